@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * batch.c: a batch of work requests of the extended interface, from ibv_wr_start() to
- * ibv_wr_complete() or ibv_wr_abort(), under the lock of the send queue. post_ex.c and
- * mkey.c begin each WQE by qrnic_wr_begin(). The WQE is put into the ring when the next one
- * begins or the batch ends, so setters may come in any number and order, or not at all.
- * After an error the whole batch is dropped: the ring and the keys are as before.
+ * batch.c: a batch of work requests of the extended interface, from
+ * ibv_wr_start() to ibv_wr_complete() or ibv_wr_abort().
+ *
+ * The lock of the send queue is held from the start to the end of the batch.
+ * Functions of post_ex.c and mkey.c begin each WQE with qrnic_wr_begin(). The
+ * WQE is copied to the ring when the next WQE begins or the batch ends. So
+ * setters may come in any number and order, or not at all. After an error the
+ * whole batch is dropped, and ring and keys are restored.
  */
 #include <errno.h>
 
 #include "qp.h"
 
-/* Records the first error of the batch, which ibv_wr_complete() returns */
 void qrnic_wr_fail(struct qrnic_qp *qp, int err)
 {
 	if (!qp->error)
@@ -55,8 +57,8 @@ struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 			    qp->vqp.qp.qp_type == IBV_QPT_DRIVER) &&
 			   qrnic_is_sent(opcode);
 	/*
-	 * The setter of the address fills this segment in, before or after the
-	 * payload
+	 * Reserves the address segment, because the setter of the address may
+	 * come before or after the payload.
 	 */
 	if (qp->need_address && qp->vqp.qp.qp_type == IBV_QPT_DRIVER)
 		qp->wqe.segments += QRNIC_DYNAMIC_LENGTH;
@@ -66,8 +68,8 @@ struct qrnic_qp *qrnic_wr_begin(struct ibv_qp_ex *ibqp, uint8_t opcode,
 }
 
 /*
- * Ends the part of the batch in its keys. A dropped batch restores the keys, because
- * the device never sees its WQEs
+ * Ends the use of keys by the batch. A dropped batch restores the keys, because
+ * the device never receives its WQEs.
  */
 static void end_keys(struct qrnic_qp *qp, bool dropped)
 {
@@ -80,8 +82,9 @@ static void end_keys(struct qrnic_qp *qp, bool dropped)
 			mkey->mkey.lkey = mkey->key_before;
 			mkey->mkey.rkey = mkey->key_before;
 			/*
-			 * The batch may have used the list only if no earlier
-			 * registration needed it
+			 * If an earlier registration needed the list, the batch
+			 * has not used the list. Otherwise no registration of
+			 * the queue pair uses the list now.
 			 */
 			if (mkey->list_qp == qp &&
 			    (int32_t)(mkey->list_number - qp->start_posted) > 0)
@@ -112,8 +115,8 @@ int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
 	err = qp->error;
 	end_keys(qp, err);
 	/*
-	 * All WQEs of the batch are dropped: no doorbell has reported any to the
-	 * device
+	 * The device has not seen any WQE of the batch, because no doorbell was
+	 * written. So all of them can be dropped.
 	 */
 	if (err) {
 		qp->sq.producer = qp->start_producer;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * buffer.c: memory of queues and doorbell records, which the kernel pins and the
- * device reads and writes by DMA.
+ * buffer.c: memory of queues and doorbell records. The kernel pins this memory,
+ * and the device reads and writes it by DMA.
+ *
+ * Files that create or resize queues call this file. Memory comes from the
+ * allocator of a parent domain, from a slab if it is small, or from mmap(). The
+ * mutex of the slabs is held only in this file.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +15,8 @@
 #include "qrnic.h"
 
 /*
- * Takes memory from the allocator of the parent domain; false if there is none, or if
- * it wants the default
+ * Allocates with the allocator of the parent domain. Returns false if there is
+ * no allocator, or if the allocator requests the default.
  */
 static bool alloc_from_user(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 			    size_t length, struct qrnic_pd *pd,
@@ -35,7 +39,7 @@ static bool alloc_from_user(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 	return true;
 }
 
-/* Fresh pages are zero, as the manual wants rings to be */
+/* Maps pages. New pages are zero, as the manual requires of rings. */
 static int alloc_pages(void **addr, size_t length)
 {
 	void *pages = mmap(NULL, length, PROT_READ | PROT_WRITE,
@@ -44,8 +48,9 @@ static int alloc_pages(void **addr, size_t length)
 	if (pages == MAP_FAILED)
 		return ENOMEM;
 	/*
-	 * After a fork the first write would give this process a new page while
-	 * the device keeps the old one.
+	 * After a fork, the first write would give this process a new page
+	 * while the device still uses the old page. So the child does not get
+	 * the pages.
 	 */
 	if (ibv_dontfork_range(pages, length)) {
 		munmap(pages, length);
@@ -62,8 +67,9 @@ static void free_pages(void *addr, size_t length)
 }
 
 /*
- * Slabs: to map, to fault in and to unmap pages costs more than all else of a queue
- * pair, so small buffers of one size share pages, and are taken again.
+ * A slab consists of pages that small buffers of one size share. Freed buffers
+ * are reused, because mapping, faulting in and unmapping pages is the most
+ * expensive part of creating a queue pair.
  */
 #define SLAB_LENGTH	(64u << 10)
 #define SLAB_WORDS	(SLAB_LENGTH >> QRNIC_SLAB_SHIFT >> 6)
@@ -75,7 +81,7 @@ struct qrnic_slab {
 	unsigned int size;
 	unsigned int parts;
 	unsigned int taken;
-	/* Parts that are taken now, and those that ever were */
+	/* Buffers that are in use, and buffers that were ever used */
 	uint64_t used[SLAB_WORDS];
 	uint64_t dirty[SLAB_WORDS];
 };
@@ -132,7 +138,10 @@ static struct qrnic_slab *slab_new(struct qrnic_context *ctx, unsigned int size)
 	return slab;
 }
 
-/* Of a slab that has room; zeroed */
+/*
+ * Returns a zeroed buffer of a slab with space. Only used buffers need
+ * clearing, because new pages are zero.
+ */
 static void *slab_get(struct qrnic_slab *slab)
 {
 	size_t length = (size_t)1 << (QRNIC_SLAB_SHIFT + slab->size);
@@ -181,7 +190,11 @@ static bool slabs_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 	return slab;
 }
 
-/* An empty slab stays if it is the only one of its size that has room. */
+/*
+ * Frees a buffer. An empty slab is freed unless it is the only slab of its size
+ * with space. Otherwise a program that creates and destroys one queue pair
+ * would map pages each time.
+ */
 static void slabs_free(struct qrnic_buffer *buf)
 {
 	struct qrnic_slab *slab = buf->slab;

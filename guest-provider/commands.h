@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * commands.h: the commands to qrnic_ib.ko, which are those of uverbs with the structures
- * of qrnic-abi.h behind them, and the functions that send them, where the versions of
- * rdma-core that libqrnic builds with (56 to 65) differ. CMakeLists.txt looks each
- * difference up in the headers, and writes the results to qrnic-features.h.
+ * commands.h: commands to the driver (qrnic_ib.ko), which are uverbs commands
+ * followed by structures of qrnic-abi.h. The files that create objects use
+ * them.
+ *
+ * The versions of rdma-core that libqrnic supports (56 to 65) have different
+ * functions for some commands. The inline functions below have the same
+ * arguments for all versions. CMakeLists.txt checks the headers for each
+ * difference, and writes qrnic-features.h.
  */
 #ifndef QRNIC_COMMANDS_H
 #define QRNIC_COMMANDS_H
@@ -41,14 +45,14 @@ DECLARE_DRV_CMD(qrnic_create_wq_cmd, IB_USER_VERBS_EX_CMD_CREATE_WQ,
 DECLARE_DRV_CMD(qrnic_modify_qp_cmd, IB_USER_VERBS_EX_CMD_MODIFY_QP,
 		qrnic_modify_qp_req, empty);
 
-/* From 57 on a context may be created with file descriptors of the caller */
+/* Argument since version 57: file descriptors of the caller */
 #ifdef QRNIC_HAVE_CONTEXT_FDS
 #define QRNIC_COMPAT_FDS NULL,
 #else
 #define QRNIC_COMPAT_FDS
 #endif
 
-/* From 59 on a CQ may be created in memory of the caller */
+/* Argument since version 59: memory of the caller for the CQ */
 #ifdef QRNIC_HAVE_CQ_MEMORY
 #define QRNIC_COMPAT_MEMORY NULL,
 #else
@@ -56,8 +60,9 @@ DECLARE_DRV_CMD(qrnic_modify_qp_cmd, IB_USER_VERBS_EX_CMD_MODIFY_QP,
 #endif
 
 /*
- * From 64 on a parent domain may allow memory outside a confidential guest's protection,
- * which the library does not need.
+ * Flag since version 64: a parent domain may use unprotected memory of a
+ * confidential guest. The flag has no effect here, because the library needs no
+ * such memory.
  */
 #ifdef QRNIC_HAVE_UNPROTECTED_DOMAINS
 #define QRNIC_COMPAT_DOMAIN_ALLOWS \
@@ -96,7 +101,7 @@ qrnic_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
 			size_t resp_size)
 {
 #ifdef QRNIC_HAVE_QP_ATTRIBUTES
-	/* From 64 on a QP may be created with attributes of the provider's own. */
+	/* The argument since version 64 is for attributes of the provider. */
 	return ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,
 				     resp_size, NULL);
 #else

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * completion.c: the fields of a completion that the extended interface reads between
- * ibv_start_poll() and ibv_end_poll(), and the clocks by which its timestamp becomes a time
- * of the wall clock. poll.c consumes completions.
+ * completion.c: fields of a completion that the extended interface reads
+ * between ibv_start_poll() and ibv_end_poll(), and the pair of clocks for
+ * wall-clock timestamps.
+ *
+ * The polling thread calls the read functions, with the lock of the CQ, and
+ * current is its CQE. The clocks are read without the lock, because the lock is
+ * a spinlock and reading the clock is a system call.
  */
 #include <errno.h>
 #include <time.h>
@@ -12,17 +16,18 @@
 #include "cq.h"
 #include "cqe.h"
 
-/* Least age at which the pair of clocks for timestamps is read again */
+/* Age in nanoseconds at which a pair of clocks is replaced */
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
 /*
- * A pair is kept ten times as long as reading it took, so that polls do not spend
- * their time on slow clocks
+ * A pair is used for ten times as long as reading it took, so that polling does
+ * not spend its time on a slow clock.
  */
 #define QRNIC_WALLCLOCK_SHARE 10u
-/* An upper limit, in case the process was stopped while it read the clocks */
+/* Upper limit, because the process may have been stopped during the reads */
 #define QRNIC_WALLCLOCK_KEEP_NS 10000000000ull
 /*
- * If two reads of the wall clock are further apart, another program ran between them
+ * Longest time between two wall-clock reads. If it was longer, another program
+ * ran between them.
  */
 #define QRNIC_WALLCLOCK_READ_NS 50000u
 #define QRNIC_WALLCLOCK_TRIES 8
@@ -36,10 +41,10 @@ static uint64_t clock_ns(clockid_t clock)
 }
 
 /*
- * Reads both clocks again if the last pair is old: the clocks drift apart, but a
- * system call for every poll costs too much. Called without the lock, which is a
- * spinlock. Returns true if it has read them. The device's clock was read at some
- * moment between two reads of the wall clock, so the closest of a few pairs is used.
+ * Reads both clocks if the last pair is old, because the clocks drift apart. A
+ * pair is used for many polls, because each read is a system call. The device
+ * clock is read between two reads of the wall clock, so the closest of several
+ * pairs is used. Returns true if clocks is new.
  */
 bool qrnic_clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 {
@@ -56,7 +61,7 @@ bool qrnic_clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks)
 		if (qrnic_read_clock(cq->vcq.cq.context, &device))
 			break;
 		after = clock_ns(CLOCK_REALTIME);
-		/* A pair is useless if the wall clock was set back meanwhile */
+		/* A pair is invalid if the wall clock was set back meanwhile */
 		if (after >= before && after - before < shortest) {
 			shortest = after - before;
 			clocks->device = device;
@@ -113,7 +118,9 @@ static uint64_t qrnic_read_wallclock(struct ibv_cq_ex *ibcq)
 	struct qrnic_context *ctx = to_qrnic_context(cq->vcq.cq.context);
 	int64_t ticks = le64toh(cq->current->timestamp) - cq->clocks.device;
 
-	/* Ticks to nanoseconds; without overflow for 292 years at 1 GHz */
+	/*
+	 * The order of the operations avoids an overflow for 292 years at 1 GHz
+	 */
 	return cq->clocks.wall_ns + ticks / ctx->clock_khz * 1000000 +
 	       ticks % ctx->clock_khz * 1000000 / ctx->clock_khz;
 }
@@ -133,7 +140,7 @@ static uint16_t qrnic_read_cvlan(struct ibv_cq_ex *ibcq)
 	return le16toh(to_qrnic_cq_ex(ibcq)->current->vlan_tci);
 }
 
-/* Returns tag and context of a match, and zeros for other completions */
+/* Returns tag and priv of a match, and zeros for other completions. */
 static void qrnic_read_tm_info(struct ibv_cq_ex *ibcq,
 			       struct ibv_wc_tm_info *info)
 {
@@ -145,7 +152,7 @@ static void qrnic_read_tm_info(struct ibv_cq_ex *ibcq,
 	info->priv = match ? le32toh(tag->app_ctx) : 0;
 }
 
-/* Ethernet has no LIDs */
+/* Returns 0, because Ethernet has no LIDs. */
 static uint32_t qrnic_read_slid(struct ibv_cq_ex *ibcq)
 {
 	return 0;

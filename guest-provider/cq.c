@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * cq.c: completion queues: creation, resizing, requests for events. Polling is in
- * poll.c.
+ * cq.c: creates, resizes, arms and destroys completion queues. libibverbs calls
+ * this file through the operations of qrnic.c; poll.c polls. A resize holds
+ * resize_mutex and sets resizing under lock. A request for an event holds
+ * arm_lock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,17 +16,18 @@
 #include "cq.h"
 
 /*
- * As many CQEs as share a page with the record. Programs exist that ask for one
- * CQE and have two completions, since other adapters round up as well.
+ * The smallest CQ fills the rest of the page of its doorbell record. Some
+ * programs request one CQE and have two completions, which works with other
+ * adapters because they also round up.
  */
 #define QRNIC_CQ_MIN_SIZE 32u
 
-/* Members of a completion that need the device's clock */
+/* Fields of a completion that need the clock of the device */
 #define QRNIC_WC_TIME_FLAGS                                                    \
 	(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |                                 \
 	 IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
-/* Members of a completion that the extended interface can read */
+/* Fields of a completion that the extended interface can read */
 #define QRNIC_WC_FLAGS                                                         \
 	(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN | QRNIC_WC_TIME_FLAGS |  \
 	 IBV_WC_EX_WITH_TM_INFO)
@@ -52,7 +55,10 @@ static int check_cq_attr(const struct qrnic_context *ctx,
 	if ((attr->wc_flags & IBV_WC_EX_WITH_TM_INFO) &&
 	    !(ctx->capabilities & QRNIC_CAP_TAG_MATCHING))
 		return EOPNOTSUPP;
-	/* Only a parent domain has a meaning for a CQ */
+	/*
+	 * A CQ can use only a parent domain, because other domains have nothing
+	 * for a CQ
+	 */
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !to_qrnic_pd(attr->parent_domain)->base))
 		return EINVAL;
@@ -109,8 +115,8 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	cmd.log_size = cq->log_size;
 
 	/*
-	 * The kernel does not know the flags of what is read from CQEs and of a
-	 * single thread
+	 * Flags for reading CQEs and for a single thread are removed, because
+	 * the kernel does not know them.
 	 */
 	kernel_attr.cqe = 1u << cq->log_size;
 	kernel_attr.wc_flags = 0;
@@ -124,7 +130,10 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = 1u << cq->log_size;
-	/* Where the device may overwrite them, a look is not true for long */
+	/*
+	 * A CQE is valid only at the time of its check if the device may
+	 * overwrite CQEs. So each check covers one CQE.
+	 */
 	cq->batch = kernel_attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN ?
 		    1 : QRNIC_POLL_BATCH;
 	locks = !qrnic_one_thread(ctx, cq->pd) &&
@@ -172,8 +181,8 @@ struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 	int err;
 
 	/*
-	 * Wall clock timestamps are computed from the device's clock, which must be
-	 * readable
+	 * Wall-clock timestamps need the clock of the device, so creation fails
+	 * if the clock cannot be read.
 	 */
 	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
 		err = qrnic_read_clock(context, &clock);
@@ -190,9 +199,10 @@ struct ibv_cq_ex *qrnic_create_cq_ex(struct ibv_context *context,
 }
 
 /*
- * The device moves the CQEs that are not consumed to the new ring, and writes the
- * next ones there. So nobody may poll meanwhile, nor be told that the CQ is empty. A
- * thread that wants to poll sleeps instead of spinning, see qrnic_cq_lock().
+ * Resizes a CQ. The device moves the unconsumed CQEs to the new ring, and
+ * writes the next CQEs there. So no thread may poll meanwhile or see an empty
+ * CQ. Polling threads sleep instead of spinning, because the command takes
+ * long; see qrnic_cq_lock().
  */
 int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
@@ -239,8 +249,9 @@ int qrnic_resize_cq(struct ibv_cq *ibcq, int cqe)
 	qrnic_unlock(&cq->lock);
 	pthread_mutex_unlock(&cq->resize_mutex);
 	/*
-	 * The former ring, or on an error the new one. The first ring stays: the
-	 * record is in its buffer
+	 * Frees the former ring, or the new ring after an error. The first ring
+	 * is never freed here, because its buffer also contains the doorbell
+	 * record.
 	 */
 	qrnic_buffer_free(&ring);
 	return err;
@@ -271,23 +282,26 @@ int qrnic_destroy_cq(struct ibv_cq *ibcq)
 	return 0;
 }
 
-/* Without the lock: the calling thread may hold it, from start_poll() to end_poll() */
+/*
+ * Counts an event that the program has received. The lock is not taken, because
+ * the calling thread may hold it between start_poll() and end_poll().
+ */
 void qrnic_cq_event(struct ibv_cq *ibcq)
 {
 	atomic_fetch_add_explicit(&to_qrnic_cq(ibcq)->events, 1,
 				  memory_order_relaxed);
 }
 
-/* Events that the program has taken */
+/* Returns the number of events that the program has received. */
 static uint32_t events_taken(struct qrnic_cq *cq)
 {
 	return atomic_load_explicit(&cq->events, memory_order_relaxed);
 }
 
 /*
- * Returns true if a request for any CQE may be pending that the device has not seen: its
- * record holds the newest request only. An event answers all requests before it, however
- * many there were, so only requests since the last event count.
+ * Returns true if the device may not have seen a pending request for any CQE.
+ * The doorbell record contains only the newest request. An event answers all
+ * requests before it, so only requests since the last event count.
  */
 static bool any_requested(struct qrnic_cq *cq)
 {
@@ -295,9 +309,9 @@ static bool any_requested(struct qrnic_cq *cq)
 }
 
 /*
- * Requests have a lock of their own, because the calling thread may hold the other
- * one, from start_poll() to end_poll(). CQEs that it has not released then count as
- * new, and give an event at once.
+ * Requests an event. The lock is arm_lock, because the calling thread may hold
+ * the lock of the CQ between start_poll() and end_poll(). CQEs that this thread
+ * has not yet released count as new, and cause an event at once.
  */
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
@@ -306,7 +320,10 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	uint32_t arm, consumer;
 
 	qrnic_lock(&cq->arm_lock);
-	/* The device is armed by a sequence number that it has not seen */
+	/*
+	 * A new sequence number arms the device, so that each request is
+	 * recognised
+	 */
 	cq->arm_sequence++;
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK, cq->arm_sequence);
 	if (!solicited_only) {
@@ -317,14 +334,17 @@ int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	}
 	qrnic_store_record(&cq->record->arm, arm);
 	/*
-	 * Stops the doorbell from passing the store to the record: the device
-	 * takes the request from there.
+	 * The barrier keeps the doorbell behind the store to the record,
+	 * because the device reads the request from the record.
 	 */
 	mmio_wc_start();
 	consumer = le32toh(__atomic_load_n(&cq->record->consumer,
 					   __ATOMIC_RELAXED));
 	qrnic_ring_doorbell(&ctx->db, QRNIC_DB_CQ_ARM, cq->cqn, consumer);
-	/* Sends the doorbell now, should the page be mapped write-combining */
+	/*
+	 * On a write-combining page the doorbell would otherwise wait in the
+	 * CPU.
+	 */
 	mmio_flush_writes();
 	qrnic_unlock(&cq->arm_lock);
 	return 0;

@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * cq.h: completion queues. cq.c creates, resizes and arms them; poll.c consumes their
- * completions, and completion.c reads their fields.
+ * cq.h: completion queues.
+ *
+ * Completion queues are created, resized and armed by cq.c. Completions are
+ * consumed by poll.c, and completion.c reads their fields. These files are
+ * called by libibverbs through the operations of qrnic.c, and qp.c and srq.c
+ * call poll.c to remove completions.
+ *
+ * The lock of a CQ is held while a thread polls, which may be from
+ * ibv_start_poll() to ibv_end_poll(). Requests for events use arm_lock only,
+ * because the polling thread may request an event. A thread that resizes the CQ
+ * holds resize_mutex and sets resizing. The lock of an SRQ may be taken under
+ * the lock of a CQ.
  */
 #ifndef QRNIC_PROVIDER_CQ_H
 #define QRNIC_PROVIDER_CQ_H
@@ -10,7 +20,10 @@
 
 struct qrnic_srq;
 
-/* Both clocks at one moment; when they had been read, and how long they serve */
+/*
+ * A pair of clock readings. read_ns is the wall-clock time of the readings, and
+ * the pair is used for keep_ns.
+ */
 struct qrnic_clocks {
 	uint64_t wall_ns;
 	uint64_t device;
@@ -18,50 +31,63 @@ struct qrnic_clocks {
 	uint64_t keep_ns;
 };
 
-/* CQEs that share a barrier, and for how many those who post to an SRQ may wait */
+/*
+ * CQEs that are checked with one barrier. The lock of an SRQ is released after
+ * each batch, so that posting threads do not wait long.
+ */
 #define QRNIC_POLL_BATCH 16u
 
 struct qrnic_cq {
 	struct verbs_cq vcq;
-	/* For those who poll, from start_poll() to end_poll() */
+	/* Protects polling, from start_poll() to end_poll() */
 	struct qrnic_lock lock;
-	/* Held while resizing is set, so that those who would poll sleep */
+	/* Locked while resizing is true, so that polling threads sleep */
 	pthread_mutex_t resize_mutex;
 	bool resizing;
-	/* The parent domain that the CQ was made with, or NULL */
+	/* Parent domain of the CQ, or NULL */
 	struct qrnic_pd *pd;
 	struct qrnic_buffer buf;
-	/* After a resize the ring is here, and only the record in buf */
+	/* Ring after a resize; buf then contains only the record */
 	struct qrnic_buffer resized;
 	struct qrnic_cqe *ring;
 	struct qrnic_cq_record *record;
 	uint32_t cqn;
 	uint32_t log_size;
 	uint32_t consumer;
-	/* For requests for events, which come while a thread polls */
+	/* Protects requests for events, which may come while a thread polls */
 	struct qrnic_lock arm_lock;
 	/* Number of requests for events */
 	uint32_t arm_sequence;
-	/* The last request for any CQE: if there was one, and the value of events then */
+	/*
+	 * A request for any CQE was made, when events had the value any_events
+	 */
 	bool any_pending;
 	uint32_t any_events;
-	/* Counts events that the program has taken */
+	/* Number of events that the program has received */
 	atomic_uint events;
-	/* SRQs with a CQ of their own, this one: XRC, tag matching. Under lock. */
+	/*
+	 * SRQs whose completions are in this CQ (XRC, tag matching). Under
+	 * lock.
+	 */
 	struct list_head srqs;
-	/* The CQE that the extended interface stands on; it frees its WQE */
+	/* Current CQE of the extended interface, and if it frees its WQE */
 	const struct qrnic_cqe *current;
 	bool used_up;
-	/* The QP of the last completion, or NULL; what CQEs call it. Under lock. */
+	/* QP of the last completion, or NULL, and its number. Under lock. */
 	struct qrnic_qp *last_qp;
 	uint32_t last_qpn;
-	/* CQEs without a queue since the lock was taken, and the QP of the last one */
+	/*
+	 * Dropped CQEs since the lock was taken, and the QP number of the last
+	 * one
+	 */
 	uint32_t strays, stray_qpn;
-	/* CQEs from the consumer on that are known to be written. Under lock. */
+	/* Number of written CQEs from consumer on. Under lock. */
 	uint32_t ahead;
-	/* Number of CQEs that are checked at once */
+	/* Number of CQEs that one check covers */
 	uint32_t batch;
-	/* For timestamps of the wall clock; the times are those of clocks */
+	/*
+	 * State of wall-clock timestamps. Atomic copies are read without lock.
+	 */
 	bool wallclock;
 	struct qrnic_clocks clocks;
 	atomic_ullong read_ns;
@@ -75,7 +101,7 @@ static inline struct qrnic_cq *to_qrnic_cq_ex(struct ibv_cq_ex *object)
 	return container_of(object, struct qrnic_cq, vcq.cq_ex);
 }
 
-/* cq.c */
+/* cq.c: verbs operations. */
 struct ibv_cq *qrnic_create_cq(struct ibv_context *context, int cqe,
 			       struct ibv_comp_channel *channel,
 			       int comp_vector);
@@ -87,18 +113,27 @@ int qrnic_destroy_cq(struct ibv_cq *ibcq);
 int qrnic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
 void qrnic_cq_event(struct ibv_cq *ibcq);
 
-/* poll.c */
+/* poll.c: qrnic_poll_cq() is a verbs operation. */
+/* Locks the CQ for polling. Sleeps while another thread resizes it. */
 void qrnic_cq_lock(struct qrnic_cq *cq);
+/* Unlocks the CQ and reports dropped CQEs. */
 void qrnic_cq_unlock(struct qrnic_cq *cq);
 int qrnic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc);
+/* Removes all completions of a QP that the device has reset or destroyed. */
 void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp);
+/* Clears the pointer to a QP, which is no longer in the QP table. */
 void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp);
+/* Adds an SRQ whose completions are in this CQ. */
 void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
+/* Removes a destroyed SRQ and its completions. */
 void qrnic_cq_remove_srq(struct qrnic_cq *cq, struct qrnic_srq *srq);
+/* Sets the polling operations, and the read operations of wc_flags. */
 void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags);
 
 /* completion.c */
+/* Sets the read operations of struct ibv_cq_ex for IBV_WC_EX_WITH_*. */
 void qrnic_cq_set_read_ops(struct qrnic_cq *cq, uint64_t wc_flags);
+/* Reads both clocks if the pair is old. Returns true if clocks is new. */
 bool qrnic_clocks_read(struct qrnic_cq *cq, struct qrnic_clocks *clocks);
 
 #endif /* QRNIC_PROVIDER_CQ_H */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * cqe.h: the meaning of a CQE in terms of the verbs (manual, "Completion queues").
- * poll.c and completion.c use it.
+ * cqe.h: translates a CQE into the terms of verbs (manual, "Completion and
+ * events").
+ *
+ * The callers are poll.c and completion.c, under the lock of the CQ, after the
+ * barrier behind the phase bit.
  */
 #ifndef QRNIC_PROVIDER_CQE_H
 #define QRNIC_PROVIDER_CQE_H
@@ -11,8 +14,8 @@
 #include "qrnic.h"
 
 /*
- * Returns the status of the verbs. No other function translates a status of the
- * device
+ * Returns the verbs status of a CQE. Values that the library does not know
+ * become IBV_WC_GENERAL_ERR.
  */
 static inline enum ibv_wc_status cqe_status(const struct qrnic_cqe *cqe)
 {
@@ -49,8 +52,8 @@ static inline bool cqe_is_receive(const struct qrnic_cqe *cqe)
 static inline enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 {
 	/*
-	 * Only bit 7 is defined in a CQE with an error; the default case reports a
-	 * send
+	 * A CQE with an error has only bit 7 of the opcode, so the default case
+	 * returns IBV_WC_SEND or IBV_WC_RECV.
 	 */
 	switch (FIELD_GET(QRNIC_CQE_OPCODE_MASK, le32toh(cqe->control))) {
 	case QRNIC_CQE_RDMA_WRITE:
@@ -79,7 +82,10 @@ static inline enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 		return IBV_WC_TM_SYNC;
 	case QRNIC_CQE_TAG_RECV:
 	case QRNIC_CQE_TAG_UNEXPECTED:
-		/* The flags tell matches from unexpected messages */
+		/*
+		 * Matched and unexpected messages differ in wc_flags only,
+		 * because verbs has one opcode for both.
+		 */
 		return IBV_WC_TM_RECV;
 	case QRNIC_CQE_TAG_NO_TAG:
 		return IBV_WC_TM_NO_TAG;
@@ -113,7 +119,10 @@ static inline unsigned int cqe_wc_flags(const struct qrnic_cqe *cqe)
 	return wc_flags;
 }
 
-/* Returns immediate data in network order, or the invalidated key in host order */
+/*
+ * Returns immediate data in network order, or the invalidated key in host
+ * order.
+ */
 static inline __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
 {
 	if (le32toh(cqe->control) &
@@ -123,13 +132,16 @@ static inline __be32 cqe_imm_or_key(const struct qrnic_cqe *cqe)
 }
 
 /*
- * Returns the kind of the packet, because Ethernet has no service levels. Programs
- * that must tell IPv4 from IPv6 (UCX) expect it here, as other RoCE adapters report
- * it: bit 3 for RoCE v2, with 1 for IPv6 or 2 for IPv4, and 0 for RoCE v1.
+ * Returns the kind of the packet, because Ethernet has no service level. Other
+ * RoCE adapters report the same values, and programs that must distinguish IPv4
+ * and IPv6 (UCX) need them. The value is 8 | 2 for IPv4, 8 | 1 for IPv6, and 0
+ * for RoCE v1.
  */
 static inline uint8_t cqe_sl(const struct qrnic_cqe *cqe)
 {
-	/* The CQE of a match has the tag in these bytes */
+	/*
+	 * The CQE of a match has the tag in these bytes, so there is no network
+	 */
 	if (cqe->tagged & QRNIC_CQET_MATCH)
 		return 0;
 	switch (cqe->network) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * create.c: creates queue pairs. It decides how large the rings are and where they lie in
- * the buffer, creates the queue pair in the kernel, and then adds it to the table in which
- * polling looks up the queue pair of a CQE. Types without a send or receive queue are here,
- * too: carrier QPs of shared connections, and targets of dynamic connections, whose receive
- * WQEs are in an SRQ.
- * Targets of XRC are in xrc.c, those that spread frames (RSS) in wq.c. qp.c
- * modifies, queries and destroys queue pairs.
+ * create.c: creates queue pairs.
+ *
+ * Creation checks the attributes, plans the rings in one buffer, sends the
+ * command to the kernel, and adds the queue pair to the table. Polling uses
+ * this table to find the queue pair of a CQE. The callers are libibverbs,
+ * through the operations of qrnic.c, and direct.c. Only the change of the table
+ * takes a lock, qp_mutex.
+ *
+ * Carriers of shared connections, which have no queues, are here, too. So are
+ * targets of dynamic connections, whose receive WQEs are in an SRQ. Targets of
+ * XRC are in xrc.c, and queue pairs for RSS are in wq.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,20 +26,23 @@
 /* Smallest log2 of the basic blocks of an SQ (manual, qp_ctx) */
 #define QRNIC_SQ_MIN_LOG_SIZE 3
 
-/* Control and remote address segment; an atomic WQE has a third, and one SGE */
+/*
+ * Header segments: control and remote address. Segments of an atomic WQE: also
+ * the atomic segment and one SGE.
+ */
 #define QRNIC_HEADER_SEGMENTS 2
 #define QRNIC_ATOMIC_SEGMENTS 4
 
-/* Segments that every WQE of an XRC initiator adds */
+/* Address segments of every WQE of an XRC initiator */
 #define QRNIC_XRC_SEGMENTS 1
 
-/* Segments that every WQE of a dynamic initiator adds */
+/* Address segments of every WQE of an initiator of dynamic connections */
 #define QRNIC_DYNAMIC_SEGMENTS QRNIC_DYNAMIC_LENGTH
 
-/* Control and datagram segment */
+/* Control and datagram segments */
 #define QRNIC_DATAGRAM_SEGMENTS (1 + QRNIC_DATAGRAM_LENGTH)
 
-/* Control and Ethernet segment; a raw packet queue pair has no atomics */
+/* Control and Ethernet segment; raw packet queue pairs have no atomics */
 #define QRNIC_RAW_SEGMENTS 2
 
 struct qp_layout {
@@ -52,8 +59,8 @@ struct qp_layout {
 };
 
 /*
- * Returns true if the QP has a receive queue of its own. An initiator has none,
- * although it may name a CQ or, of XRC, an SRQ for one
+ * Returns true if the QP has its own receive queue. An initiator has none,
+ * although the program may set a receive CQ or, for XRC, an SRQ.
  */
 static bool has_rq(const struct ibv_qp_init_attr_ex *attr)
 {
@@ -62,8 +69,8 @@ static bool has_rq(const struct ibv_qp_init_attr_ex *attr)
 }
 
 /*
- * Returns the segments that address a WQE of this type. UD is different: see
- * plan_header()
+ * Returns the number of address segments of a WQE. UD is different; see
+ * plan_header().
  */
 static uint32_t address_segments(enum ibv_qp_type type)
 {
@@ -78,8 +85,8 @@ static uint32_t address_segments(enum ibv_qp_type type)
 }
 
 /*
- * Sets the segments before the payload in the longest header that the QP can need,
- * and the segments that a WQE must have room for in any case
+ * Sets the segments of the longest header, and the segments that each WQE must
+ * have space for. Without atomics and remote addresses, WQEs can be shorter.
  */
 static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 			struct qp_layout *layout)
@@ -104,8 +111,8 @@ static void plan_header(const struct ibv_qp_init_attr_ex *attr,
 }
 
 /*
- * Returns how many WQEs an SQ may have: the limit that the kernel reports and checks
- * (max_qp_wr)
+ * Returns the limit of WQEs in an SQ. The kernel reports and checks the same
+ * limit (max_qp_wr).
  */
 static uint32_t max_send_wr(const struct qrnic_context *ctx)
 {
@@ -124,14 +131,17 @@ static int check_cap(const struct qrnic_context *ctx,
 	    cap->max_inline_data > ctx->max_inline ||
 	    cap->max_send_wr > max_send_wr(ctx))
 		return EINVAL;
-	/* The sizes of a receive queue are ignored if there is none */
+	/*
+	 * The receive sizes are ignored if there is no receive queue, as verbs
+	 * requires
+	 */
 	if (has_rq(attr) && (cap->max_recv_sge > ctx->max_recv_sge ||
 			     cap->max_recv_wr > ctx->max_recv))
 		return EINVAL;
 	return 0;
 }
 
-/* Sets the offsets of the rings and the records in the buffer */
+/* Sets the offsets of rings and records in the buffer. */
 static void place_queues(const struct qrnic_context *ctx,
 			 const struct ibv_qp_init_attr_ex *attr,
 			 struct qp_layout *layout)
@@ -150,7 +160,11 @@ static void place_queues(const struct qrnic_context *ctx,
 					       : 0;
 	rq_bytes = (size_t)QRNIC_WQEBB_SIZE
 		   << (layout->rq_log_size + layout->rq_log_stride);
-	/* The ring must lie in one page because it may begin in the middle of one */
+	/*
+	 * A receive ring in the middle of a page must not cross a page
+	 * boundary. So if the rings do not fit into one page, the receive ring
+	 * begins with a page of its own.
+	 */
 	layout->rq_offset = end;
 	if (!ctx->small_queues ||
 	    end + rq_bytes + 2 * QRNIC_RECORD_ALIGN > ctx->page_size)
@@ -161,8 +175,8 @@ static void place_queues(const struct qrnic_context *ctx,
 }
 
 /*
- * Plans rings that have room for the requested WQEs, each of the largest requested
- * size
+ * Sets the sizes of rings that have space for all requested WQEs, each of the
+ * largest requested size.
  */
 static int plan_layout(const struct qrnic_context *ctx,
 		       const struct ibv_qp_init_attr_ex *attr,
@@ -196,7 +210,7 @@ static int plan_layout(const struct qrnic_context *ctx,
 	return 0;
 }
 
-/* Reports the capacity of the rings, which may be larger than requested */
+/* Reports the capacity of the rings, which may exceed the request. */
 static void honest_cap(const struct qrnic_qp *qp,
 		       const struct qp_layout *layout, struct ibv_qp_cap *cap)
 {
@@ -233,8 +247,8 @@ static int alloc_queues(struct qrnic_qp *qp, const struct qp_layout *layout)
 	if (!qp->sq.wr_id || !qp->sq_blocks || !qp->sq_number)
 		return ENOMEM;
 	/*
-	 * The size of the ring is rounded up, so it may have room for more than the
-	 * limit
+	 * The size of the ring is rounded up, so it may have space for more
+	 * WQEs than the limit.
 	 */
 	qp->max_send_wr = min_t(uint32_t, qp->sq.size / layout->sq_wqe_blocks,
 				max_send_wr(ctx));
@@ -268,8 +282,8 @@ static bool type_supported(const struct qrnic_context *ctx,
 }
 
 /*
- * Checks the attributes of an XRC target, which has only a domain: its queues are
- * SRQs
+ * Checks the attributes of an XRC target, which has only a domain, because its
+ * receive queues are SRQs.
  */
 static int check_xrc_target(const struct ibv_qp_init_attr_ex *attr)
 {
@@ -280,7 +294,7 @@ static int check_xrc_target(const struct ibv_qp_init_attr_ex *attr)
 									 EINVAL;
 }
 
-/* Returns the flags IBV_QP_CREATE_* that queue pairs of the type may have */
+/* Returns the flags IBV_QP_CREATE_* that the type supports. */
 static uint32_t create_flags(const struct qrnic_context *ctx,
 			     enum ibv_qp_type type)
 {
@@ -317,21 +331,24 @@ static int check_qp_attr(const struct qrnic_context *ctx,
 		return EOPNOTSUPP;
 	if (!check_comp_mask(flags, create_flags(ctx, attr->qp_type)))
 		return EOPNOTSUPP;
-	/* The device has no shared receive queues for frames */
+	/* The device cannot receive frames into an SRQ */
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && attr->srq)
 		return EOPNOTSUPP;
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->send_cq ||
 	    (attr->qp_type != IBV_QPT_XRC_SEND &&
 	     attr->qp_type != IBV_QPT_DRIVER && !attr->recv_cq))
 		return EINVAL;
-	/* Only the extended interface can set the address of a WQE */
+	/*
+	 * send_ops_flags is required, because only the extended interface can
+	 * set the address of a WQE.
+	 */
 	if (attr->qp_type == IBV_QPT_DRIVER &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) || attr->srq))
 		return EINVAL;
 	return 0;
 }
 
-/* Creates the QP in the kernel, and then adds it to the table for its completions */
+/* Creates the QP in the kernel, and then adds it to the table of QPs. */
 static int register_qp(struct qrnic_qp *qp,
 		       const struct ibv_qp_init_attr_ex *attr,
 		       const struct qp_layout *layout,
@@ -366,8 +383,8 @@ static int register_qp(struct qrnic_qp *qp,
 	}
 
 	/*
-	 * The kernel must not see the flags of the extended interface, because it
-	 * rejects them
+	 * Flags of the extended interface are removed, because the kernel
+	 * rejects them.
 	 */
 	kernel_attr.comp_mask &= IBV_QP_INIT_ATTR_PD |
 				 IBV_QP_INIT_ATTR_CREATE_FLAGS;
@@ -379,11 +396,14 @@ static int register_qp(struct qrnic_qp *qp,
 		kernel_attr.recv_cq = NULL;
 		kernel_attr.srq = NULL;
 	} else if (dynamic) {
-		/* The kernel requires a receive CQ and does not use it */
+		/* The kernel requires a receive CQ, but does not use it */
 		kernel_attr.recv_cq = kernel_attr.send_cq;
 	}
 
-	/* Of the two functions of libibverbs only this one passes flags on */
+	/*
+	 * ibv_cmd_create_qp_ex() is not used, because it does not pass flags to
+	 * the kernel.
+	 */
 	err = qrnic_cmd_create_qp_ex2(&ctx->vctx.context, &qp->vqp, &kernel_attr,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp.ibv_resp,
 				    sizeof(resp));
@@ -396,9 +416,9 @@ static int register_qp(struct qrnic_qp *qp,
 }
 
 /*
- * Returns true if the CQE may have the data of received messages. It saves nothing
- * for datagrams and frames, and an XRC message is received into an SRQ. The CQE has
- * no room for data if the queue is streaming or has tags
+ * Returns true if CQEs of the QP may contain received data. The CQE of a
+ * streaming or tag-matching SRQ has no space for data. XRC messages are
+ * received into an SRQ. For datagrams and frames it would save nothing.
  */
 static bool can_recv_inline(const struct ibv_qp_init_attr_ex *attr)
 {
@@ -430,10 +450,6 @@ static int check_stream(const struct qrnic_context *ctx,
 	return attr->srq || max_recv_inline ? EINVAL : 0;
 }
 
-/*
- * Creates a queue pair with options of the direct verbs; sets *max_recv_inline to its
- * limit
- */
 struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 				      struct ibv_qp_init_attr_ex *attr,
 				      uint32_t *max_recv_inline,
@@ -485,8 +501,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->carrier = options->carrier;
 	qp->carrier_key = options->carrier_key;
 	/*
-	 * A member has no options because its packets travel inside those of its
-	 * carrier QP
+	 * A member has no options because its packets travel inside those of
+	 * its carrier.
 	 */
 	if (attr->qp_type == IBV_QPT_RC && !qp->carrier)
 		qp->wanted = options->connection | ctx->qp_options;
@@ -497,7 +513,10 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->srq = attr->srq && attr->qp_type != IBV_QPT_XRC_SEND ?
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
-	/* The device has one limit, so a smaller one would save nothing */
+	/*
+	 * The device has a single limit, so a smaller request would save
+	 * nothing.
+	 */
 	if (*max_recv_inline)
 		qp->max_recv_inline = QRNIC_MAX_RECV_INLINE;
 	qrnic_lock_init(&qp->sq.lock, !qrnic_one_thread(ctx, qp->pd));
@@ -515,7 +534,9 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	if (err)
 		goto err_free;
 
-	/* Only now, because the core clears comp_mask at creation */
+	/*
+	 * libibverbs clears comp_mask at creation, so the flag is set after it.
+	 */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	honest_cap(qp, &layout, &attr->cap);
@@ -546,8 +567,8 @@ struct ibv_qp *qrnic_create_qp_ex(struct ibv_context *context,
 		return qp;
 
 	/*
-	 * The environment requests receiving into the CQE only where driver and
-	 * device support it
+	 * Receiving into the CQE is only a request of the environment, so
+	 * creation is retried without it if driver or device do not support it.
 	 */
 	max_recv_inline = 0;
 	return qrnic_create_qp_inline(context, attr, &max_recv_inline, &none);
@@ -610,7 +631,7 @@ struct ibv_qp *qrnic_create_dynamic_target(struct ibv_context *context,
 
 	cmd.driver_type = QRNIC_DRIVER_TYPE_DC_TARGET;
 	cmd.dynamic = options->dynamic;
-	/* The kernel requires a send CQ and does not use it */
+	/* The kernel requires a send CQ, but does not use it */
 	kernel_attr.send_cq = attr->recv_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);
 	if (err)
@@ -664,7 +685,7 @@ struct ibv_qp *qrnic_create_carrier(struct ibv_context *context,
 	qp->options = qp->wanted;
 
 	cmd.driver_type = QRNIC_DRIVER_TYPE_CARRIER;
-	/* The kernel requires a receive CQ and does not use it */
+	/* The kernel requires a receive CQ, but does not use it */
 	kernel_attr.recv_cq = attr->send_cq;
 	err = qrnic_qp_create_bare(qp, context, &kernel_attr, &cmd);
 	if (err)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * device.c: the adapter as all other files use it: how it is recognised, its attributes
- * and those of its port, its clock, and how a doorbell is rung. Contexts are in qrnic.c.
+ * device.c: the adapter: how it is recognised, attributes of adapter and port,
+ * its clock, and doorbells. libibverbs calls the queries through the operations
+ * of qrnic.c. All files that post or poll call qrnic_ring_doorbell(). No
+ * function takes a lock.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,13 +22,14 @@ void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 	uint64_t queue = FIELD_PREP(QRNIC_DOORBELL_NUMBER_MASK, number);
 
 	/*
-	 * One 64-bit write, because the device must see number and index together:
-	 * the first member is in the low half, as in memory
+	 * A single 64-bit write is necessary, because the device must receive
+	 * number and index together. The number is in the low half, as in
+	 * memory.
 	 */
 	mmio_write64(db->page + offset, queue | (uint64_t)index << 32);
 }
 
-/* Returns all types with a send queue that the adapter has */
+/* Returns the types of the adapter that have a send queue, as a mask. */
 static uint32_t paced_types(const struct qrnic_context *ctx)
 {
 	uint32_t types = 1u << IBV_QPT_RC;
@@ -63,7 +66,10 @@ int qrnic_query_device_ex(struct ibv_context *context,
 		 "%u.%u", (unsigned int)(fw >> 32 & 0xffff),
 		 (unsigned int)(fw & 0xffff));
 
-	/* From the context, because a kernel may leave these members 0 */
+	/*
+	 * These members come from the context, because a kernel may leave them
+	 * 0
+	 */
 	if (ctx->capabilities & QRNIC_CAP_TIMESTAMP) {
 		if (attr_size >= offsetofend(struct ibv_device_attr_ex,
 					     completion_timestamp_mask))
@@ -100,15 +106,16 @@ int qrnic_query_port(struct ibv_context *context, uint8_t port,
 
 #ifdef QRNIC_HAVE_PORT_SPEED
 /*
- * Returns the speed in units of 100 Mb/s, from the port's attributes: Linux 6.12 has
- * no method for it, and the driver does not implement the method of newer kernels
+ * Returns the speed in units of 100 Mb/s, computed from the attributes of the
+ * port. Linux 6.12 has no method for it, and the driver does not implement the
+ * method of newer kernels.
  */
 int qrnic_query_port_speed(struct ibv_context *context,
 			   uint32_t port_num, uint64_t *port_speed)
 {
-	/* The bits of active_width: 1X, 4X, 8X, 12X, 2X */
+	/* Lanes by bit of active_width: 1X, 4X, 8X, 12X, 2X */
 	static const uint8_t lanes[] = { 1, 4, 8, 12, 2 };
-	/* Of one lane; the bits of active_speed, from SDR to XDR */
+	/* Speed of a lane by bit of active_speed, from SDR to XDR */
 	static const uint16_t speeds[] = {
 		25, 50, 100, 100, 140, 250, 500, 1000, 2000,
 	};
@@ -121,7 +128,10 @@ int qrnic_query_port_speed(struct ibv_context *context,
 	err = qrnic_query_port(context, port_num, &attr);
 	if (err)
 		return err;
-	/* active_speed_ex has the speeds that do not fit into eight bits */
+	/*
+	 * active_speed_ex is preferred, because some speeds do not fit into the
+	 * eight bits of active_speed
+	 */
 	lane = ffs(attr.active_width);
 	speed = ffs(attr.active_speed_ex ? attr.active_speed_ex :
 					   attr.active_speed);
@@ -133,7 +143,6 @@ int qrnic_query_port_speed(struct ibv_context *context,
 }
 #endif
 
-/* Reads the clock of the timestamps in CQEs, which counts at clock_khz */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DEVICE,
@@ -142,11 +151,13 @@ int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_QUERY_CLOCK_VALUE, clock);
 	err = execute_ioctl(context, cmd);
-	/* An older driver does not know the method */
+	/*
+	 * An older driver does not know the method, so the error is translated
+	 */
 	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 }
 
-/* Reads the clock in its own units, as other adapters report it */
+/* Returns the clock in its own unit, because other adapters also do. */
 int qrnic_query_rt_values(struct ibv_context *context,
 			  struct ibv_values_ex *values)
 {
@@ -175,7 +186,10 @@ const struct verbs_match_ent qrnic_match_table[] = {
 	{},
 };
 
-/* Returns true if this library drives the device, because no other one has this table. */
+/*
+ * Returns true if this library drives the device. The address of the table is
+ * enough, because no other provider has this table.
+ */
 bool qrnic_is_device(struct ibv_device *device)
 {
 	const struct verbs_device_ops *ops = verbs_get_device(device)->ops;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * device_memory.c: memory of the adapter, mapped into the process (manual,
- * chapter Device memory), and its regions.
+ * device_memory.c: memory of the adapter that is mapped into the process
+ * (manual, "Device memory"), and its regions. libibverbs calls this file
+ * through the operations of qrnic.c. The program calls the copy functions. No
+ * lock is held, because the memory belongs to the program.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,13 +20,16 @@ struct qrnic_dm {
 	struct verbs_dm vdm;
 	void *map;
 	size_t map_length;
-	/* Bytes that the program asked for */
+	/* Size that the program requested, in bytes */
 	uint64_t length;
 };
 
 QRNIC_TO(dm, vdm.dm)
 
-/* As other adapters have it; a program that works here works there */
+/*
+ * Alignment of offsets and lengths, as with other adapters, so that programs
+ * are portable
+ */
 #define DM_ACCESS_ALIGN 4
 
 static bool dm_access_valid(const struct qrnic_dm *dm, uint64_t offset,
@@ -49,8 +54,8 @@ static int dm_copy_to(struct ibv_dm *ibdm, uint64_t offset, const void *from,
 		return err;
 	memcpy((uint8_t *)dm->map + offset, from, length);
 	/*
-	 * The mapping is write-combining: what is still in the CPU's buffers
-	 * must not be overtaken by a doorbell of this or another thread.
+	 * The mapping is write-combining. So the copy is flushed here, because
+	 * otherwise a doorbell of any thread could overtake it.
 	 */
 	mmio_flush_writes();
 	return 0;
@@ -79,7 +84,7 @@ static int dm_query(struct ibv_context *context, uint32_t handle,
 	return execute_ioctl(context, cmd);
 }
 
-/* Maps it; the rest of what is common to new and imported ones */
+/* Maps the memory of a new or imported object and sets its members. */
 static int dm_start(struct ibv_context *context, struct qrnic_dm *dm,
 		    uint32_t handle)
 {
@@ -169,7 +174,10 @@ struct ibv_dm *qrnic_import_dm(struct ibv_context *context, uint32_t handle)
 	return &dm->vdm.dm;
 }
 
-/* The memory itself lives on, until whoever shares it frees it */
+/*
+ * Frees only the local object. The memory exists until the exporting process
+ * frees it.
+ */
 void qrnic_unimport_dm(struct ibv_dm *ibdm)
 {
 	struct qrnic_dm *dm = to_qrnic_dm(ibdm);

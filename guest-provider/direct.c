@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * direct.c: direct verbs (qrnicdv.h): shows rings, records and doorbell pages to
- * programs that drive them themselves.
+ * direct.c: the direct verbs of qrnicdv.h, except those of mkey.c and
+ * post_ex.c. Programs call these functions. Each function checks that its
+ * object belongs to this provider, translates and checks the attributes, and
+ * calls the file that implements the feature. Queries copy the state of a queue
+ * under its lock.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,10 +15,16 @@
 #include "qp.h"
 #include "srq.h"
 
-/* Gives as much of a structure as the program has room for */
+/*
+ * Copies a structure to the program, up to the size that the program knows.
+ * Returns EINVAL if the size is too small.
+ */
 static int give(void *to, size_t to_size, const void *from, size_t from_size)
 {
-	/* The structure has no room even for comp_mask */
+	/*
+	 * Every version of a structure has comp_mask, so a smaller size is
+	 * invalid
+	 */
 	if (to_size < sizeof(uint64_t))
 		return EINVAL;
 	if (to_size > from_size) {
@@ -53,10 +62,13 @@ int qrnicdv_query_device(struct ibv_context *context,
 	return give(attr, attr_size, &full, sizeof(full));
 }
 
-/* The member of each bit of comp_mask must be in the structure as a whole */
+/*
+ * True if a structure of a given size contains the whole member, so that its
+ * bit in comp_mask is allowed
+ */
 #define COVERS(size, type, member) ((size) >= offsetofend(type, member))
 
-/* True if a member is set whose bit of comp_mask is not */
+/* True if a member is not 0; used for members without their bit in comp_mask */
 #define IS_SET(full, member)                                                   \
 	qrnic_has_more(&(full)->member, sizeof((full)->member), 0)
 
@@ -78,7 +90,7 @@ static int stream_of(const struct qrnicdv_stream_attr *attr,
 	return 0;
 }
 
-/* Defaults: 16.8 ms, and as many connections as a small node has */
+/* Defaults: 16.8 ms idle time, and enough connections for a small node */
 #define DEFAULT_IDLE		12u
 #define DEFAULT_RESPONDERS	16u
 
@@ -102,13 +114,19 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 		.responders = !target || attr->responders ?
 			      attr->responders : DEFAULT_RESPONDERS,
 		.idle = target || attr->idle ? attr->idle : DEFAULT_IDLE,
-		/* A target's flag is for who asks for its options. */
+		/*
+		 * The flag of a target is not for the device, because
+		 * initiators learn of it by ECE
+		 */
 		.flags = attr->flags && !target ? QRNIC_DYNAMICF_FULL : 0,
 	};
 	return 0;
 }
 
-/* Neither sends anything of its own, nor receives it */
+/*
+ * Returns true if a target or carrier has other attributes than bits. Targets
+ * and carriers have no queues, so other attributes would have no effect.
+ */
 static bool is_more_than(const struct qrnicdv_qp_init_attr *attr, uint64_t bits)
 {
 	return attr->max_inl_recv || attr->comp_mask & ~bits;
@@ -145,7 +163,10 @@ static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	    (carrier && is_more_than(full, QRNICDV_QP_INIT_ATTR_CARRIER |
 					   QRNICDV_QP_INIT_ATTR_OPTIONS)))
 		return EOPNOTSUPP;
-	/* The kernel chooses the key of a carrier. */
+	/*
+	 * A member needs key and number. A carrier must have neither, because
+	 * the kernel chooses the key.
+	 */
 	if (!attr->key != carrier || !attr->number != carrier ||
 	    attr->number & ~QRNIC_QPN_MASK)
 		return EINVAL;
@@ -155,7 +176,10 @@ static int carrier_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 	return 0;
 }
 
-/* Of a connection of its own: a member has its carrier's. */
+/*
+ * Sets the options of a connection. A member has none, because its carrier has
+ * the connection.
+ */
 static int connection_options(const struct qrnicdv_qp_init_attr *full, size_t size,
 			      enum ibv_qp_type type, uint8_t known,
 			      struct qrnic_qp_options *options)

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * domain.c: protection domains, and thread domains and parent domains, which
- * exist in this library only but for a thread domain's doorbell page.
+ * domain.c: protection domains, thread domains and parent domains.
+ *
+ * Thread domains and parent domains exist only in the library, except the
+ * doorbell page of a thread domain. The callers are libibverbs, through the
+ * operations of qrnic.c, and files that create queues. No lock is needed,
+ * because the counters of users are atomic.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,16 +45,20 @@ static int pd_query(struct ibv_context *context, uint32_t handle,
 	int err;
 
 	fill_attr_in_obj(cmd, QRNIC_ATTR_PD_QUERY_HANDLE, handle);
-	/* The method requires it */
+	/*
+	 * The method requires this attribute, so it is read although it is not
+	 * used
+	 */
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_PD_QUERY_PDN, &pdn);
 	if (null_key)
 		fill_attr_out_ptr(cmd, QRNIC_ATTR_PD_QUERY_NULL_KEY, null_key);
 	err = execute_ioctl(context, cmd);
-	/* A driver that does not know the method yet */
+	/*
+	 * An older driver does not know the method, so the error is translated
+	 */
 	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 }
 
-/* The key of the PD's null region */
 int qrnic_pd_null_key(struct ibv_pd *pd, uint32_t *key)
 {
 	return pd_query(pd->context, pd->handle, key);
@@ -65,7 +73,10 @@ struct ibv_pd *qrnic_import_pd(struct ibv_context *context, uint32_t handle)
 	if (!pd)
 		return NULL;
 
-	/* Fails if the handle is of no PD */
+	/*
+	 * The query checks the handle, because the kernel has no command that
+	 * imports a PD
+	 */
 	err = pd_query(context, handle, NULL);
 	if (err) {
 		free(pd);
@@ -77,7 +88,10 @@ struct ibv_pd *qrnic_import_pd(struct ibv_context *context, uint32_t handle)
 	return &pd->pd;
 }
 
-/* The PD itself lives on, until whoever shares it deallocates it */
+/*
+ * Frees only the local object. The PD exists until the exporting process
+ * deallocates it.
+ */
 void qrnic_unimport_pd(struct ibv_pd *ibpd)
 {
 	free(to_qrnic_pd(ibpd));
@@ -104,7 +118,10 @@ qrnic_alloc_parent_domain(struct ibv_context *context,
 		return NULL;
 
 	base = to_qrnic_pd(attr->pd);
-	/* A parent domain of a parent domain adds to the same PD */
+	/*
+	 * The parent domain of a parent domain belongs to the same PD, because
+	 * only a PD has keys
+	 */
 	if (base->base)
 		base = base->base;
 	ibv_initialize_parent_domain(&parent->pd, &base->pd);
@@ -143,7 +160,10 @@ int qrnic_dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
-/* For what is made with a parent domain, and so must go before it; else NULL */
+/*
+ * Counts a queue as a user of its parent domain, so that the parent domain
+ * cannot be deallocated before. Returns NULL for a protection domain.
+ */
 struct qrnic_pd *qrnic_pd_use(struct ibv_pd *ibpd)
 {
 	struct qrnic_pd *pd = to_qrnic_pd(ibpd);
@@ -169,7 +189,7 @@ static int db_free(struct ibv_context *context, uint32_t handle)
 	return execute_ioctl(context, cmd);
 }
 
-/* A doorbell page of the thread domain's own */
+/* Allocates and maps a doorbell page for the thread domain. */
 static int td_alloc_db(struct ibv_context *context, struct qrnic_td *td)
 {
 	DECLARE_COMMAND_BUFFER(cmd, QRNIC_OBJECT_DB_PAGE,
@@ -203,7 +223,7 @@ static int td_alloc_db(struct ibv_context *context, struct qrnic_td *td)
 	td->db.length = length;
 	td->db.number = number;
 	td->db.direct_wqe = to_qrnic_context(context)->direct_wqe;
-	/* One thread uses the page */
+	/* The window needs no lock, because only one thread uses the page */
 	qrnic_lock_init(&td->db.window_lock, false);
 	td->own_db = true;
 	return 0;
@@ -230,8 +250,8 @@ struct ibv_td *qrnic_alloc_td(struct ibv_context *context,
 	td->td.context = context;
 	err = td_alloc_db(context, td);
 	/*
-	 * With a driver that has no such pages, the thread domain still saves the
-	 * locks of its queues.
+	 * An older driver has no such pages. The thread domain is still useful,
+	 * because its queues need no locks.
 	 */
 	if (err && err != EPROTONOSUPPORT && err != EOPNOTSUPP) {
 		free(td);
@@ -253,7 +273,10 @@ int qrnic_dealloc_td(struct ibv_td *ibtd)
 		qrnic_lock_destroy(&td->db.window_lock);
 		err = db_free(ibtd->context, td->db_handle);
 		if (err) {
-			/* Nothing uses it any more; the context frees it */
+			/*
+			 * The error is only reported, because the page is
+			 * unused and is freed with the context
+			 */
 			verbs_err(verbs_get_ctx(ibtd->context),
 				  "doorbell page %u: %d\n", td->db.number, err);
 		}

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * ece.c: enhanced connection establishment (IB, 12.6): the end that begins offers its
- * options, the other one answers with those of them that it takes, and both have these.
- * The driver makes the numbers by which connections are shared (manual, Shared
- * connections).
+ * ece.c: enhanced connection establishment (ECE; IB, 12.6), by which both ends
+ * of a connection agree on options.
+ *
+ * The end that begins offers its options with qrnic_query_ece(). The accepting
+ * end passes the offer to qrnic_set_ece(), which keeps the accepted options,
+ * and returns them with qrnic_query_ece(). The first end passes this answer to
+ * qrnic_set_ece(). qp.c gives the options to the device at the transition to
+ * RTR. For shared connections, the driver chooses the numbers of carriers in
+ * offer and answer (manual, "Shared connections"). No lock is held, because the
+ * program modifies a queue pair in one thread.
  */
 #include <errno.h>
 
@@ -17,7 +23,10 @@ uint8_t qrnic_options_known(const struct qrnic_context *ctx)
 			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
-/* Of a member none: its packets are in its carrier's, which are no writes */
+/*
+ * Returns the options that a queue pair may have. A member has none, because
+ * its packets travel inside packets of its carrier.
+ */
 static uint8_t options_of(const struct qrnic_qp *qp)
 {
 	uint8_t known = qrnic_options_known(qp->ctx);
@@ -38,8 +47,9 @@ static bool has_options(const struct qrnic_qp *qp)
 }
 
 /*
- * What this end offers, or answers to an offer, of a connection that would have these
- * options. Where the driver cannot, or it is too late, the connection is not shared.
+ * Asks the driver for an offer, or for the answer to an offer, of a connection
+ * with these options. Returns 0 if the driver cannot share the connection or
+ * the state is too late. The connection is then not shared.
  */
 static uint32_t share_agree(struct qrnic_qp *qp, uint32_t wanted)
 {
@@ -53,7 +63,10 @@ static uint32_t share_agree(struct qrnic_qp *qp, uint32_t wanted)
 	return execute_ioctl(ibqp->context, cmd) ? 0 : agreed;
 }
 
-/* It has not been agreed on: this is the end that begins. */
+/*
+ * Makes an offer, unless options were already set, because then this end is not
+ * the first.
+ */
 static void share_offer(struct qrnic_qp *qp)
 {
 	if (may_share(qp) && !qp->share && !qp->agreed)
@@ -61,8 +74,10 @@ static void share_offer(struct qrnic_qp *qp)
 }
 
 /*
- * An answer comes when the queue pair of who asked is in INIT. That of who accepts, of which
- * librdmacm asks for an offer, too, is in RESET when it gets what the other end says.
+ * Sets the offer or answer of the peer. An answer is accepted only if this end
+ * has made an offer and is not in RESET. The state matters because librdmacm
+ * also queries an offer at the accepting end. The queue pair there is still in
+ * RESET when the offer of the peer arrives.
  */
 static void share_set(struct qrnic_qp *qp, uint32_t options)
 {
@@ -96,8 +111,10 @@ int qrnic_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 }
 
 /*
- * Selective repeat changes nothing for a program, and is taken from whoever offers it. To
- * writes in any order this end's program must have agreed: its peer cannot for it.
+ * Returns the options that this end accepts. Selective repeat has no effect on
+ * a program, so it is always accepted. Adaptive routing must be requested at
+ * this end, because the peer cannot know if this program accepts writes in any
+ * order.
  */
 static uint8_t options_accepted(const struct qrnic_qp *qp)
 {
@@ -112,14 +129,18 @@ int qrnic_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 	if (!has_options(qp))
 		return EOPNOTSUPP;
 	/*
-	 * From RTR on the device has the options, and RESET takes back what is set here. A
-	 * dynamic target works in RTR, and only reports its options to initiators.
+	 * The options are fixed from RTR on, because the device has them, and
+	 * RESET restores those of the creation. A dynamic target may be in RTR,
+	 * because its options are only reported to initiators.
 	 */
 	if (ece->comp_mask ||
 	    (ibqp->state != IBV_QPS_RESET && ibqp->state != IBV_QPS_INIT &&
 	     !(qp->is_dynamic && !qp->has_sq)))
 		return EINVAL;
-	/* What another vendor's options mean, nobody here knows */
+	/*
+	 * Options of another vendor are ignored, because their meaning is
+	 * unknown
+	 */
 	options = ece->vendor_id == QRNIC_ECE_VENDOR_ID ? ece->options : 0;
 	qp->options = options & options_accepted(qp);
 	qp->half_handshake = qp->wants_half && options & QRNIC_ECE_HALF_HANDSHAKE;

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flow.c: flow rules, by which raw packet queue pairs receive, and the counters that rules
- * count in. The kernel makes the rules, and returns all values that the device counts for
- * the rules of a handle; the library knows which of them the program reads where.
+ * flow.c: flow rules of raw packet queue pairs, and their counters. libibverbs
+ * calls this file through the operations of qrnic.c.
+ *
+ * The kernel creates the rules, and returns all values that the device counts
+ * for the rules of a counters object. The library stores the points, which map
+ * a value to the index at which the program reads it. The mutex of a counters
+ * object is held during the command that reads or destroys it, so that its
+ * points and rules do not change.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +18,10 @@
 #include "commands.h"
 #include "qrnic.h"
 
-/* A value of the device (enum qrnic_flow_counter), and where it is wanted */
+/*
+ * A value of the device (enum qrnic_flow_counter) and the index at which the
+ * program reads it
+ */
 struct qrnic_counter_point {
 	uint32_t index;
 	uint32_t value;
@@ -21,9 +29,9 @@ struct qrnic_counter_point {
 
 struct qrnic_counters {
 	struct verbs_counters vcounters;
-	/* For all below */
+	/* Protects all members below */
 	pthread_mutex_t mutex;
-	/* Rules that count in them */
+	/* Number of rules that use the counters */
 	uint32_t flows;
 	uint32_t num_points;
 	struct qrnic_counter_point *points;
@@ -52,8 +60,10 @@ struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
 }
 
 /*
- * The kernel refuses as long as there is a rule that counts in them, but once it has
- * taken the device away it knows of none, while destroy_flow() still finds them.
+ * Destroys counters. The kernel also rejects the command while a rule uses
+ * them. The count of rules is still necessary, because the kernel forgets the
+ * rules when the device is removed. qrnic_destroy_flow() would then use freed
+ * counters.
  */
 int qrnic_destroy_counters(struct ibv_counters *ibcounters)
 {
@@ -72,7 +82,7 @@ int qrnic_destroy_counters(struct ibv_counters *ibcounters)
 	return 0;
 }
 
-/* Under the mutex */
+/* Adds a point. The caller holds the mutex. */
 static int add_point(struct qrnic_counters *counters,
 		     const struct ibv_counter_attach_attr *attr)
 {
@@ -93,7 +103,10 @@ static int add_point(struct qrnic_counters *counters,
 	return 0;
 }
 
-/* Only before there is a rule with them; a rule that there is takes none */
+/*
+ * Attaches a point, which must happen before the first rule uses the counters.
+ * An existing rule cannot be changed, so flow must be NULL.
+ */
 int qrnic_attach_counters_point_flow(struct ibv_counters *ibcounters,
 				     struct ibv_counter_attach_attr *attr,
 				     struct ibv_flow *flow)
@@ -112,7 +125,7 @@ int qrnic_attach_counters_point_flow(struct ibv_counters *ibcounters,
 	return err;
 }
 
-/* A rule counts in them, or does no more */
+/* Adds to the number of rules that use the counters. */
 void qrnic_counters_use(struct ibv_counters *ibcounters, int flows)
 {
 	struct qrnic_counters *counters;
@@ -125,7 +138,10 @@ void qrnic_counters_use(struct ibv_counters *ibcounters, int flows)
 	pthread_mutex_unlock(&counters->mutex);
 }
 
-/* Values with the same index are added up; those without a point are 0 */
+/*
+ * Reads the counters. Points with the same index are added, and an index
+ * without a point gets 0.
+ */
 int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
 			uint32_t ncounters, uint32_t flags)
 {
@@ -152,11 +168,11 @@ int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
 
 struct qrnic_flow {
 	struct ibv_flow flow;
-	/* NULL, or what it counts in */
+	/* Counters of the rule, or NULL */
 	struct ibv_counters *counters;
 };
 
-/* What the rule counts in, which is named among its layers */
+/* Returns the counters of a rule, which are in one of its layers. */
 static struct ibv_counters *counters_of(const struct ibv_flow_attr *attr)
 {
 	const struct ibv_flow_spec *spec = (const void *)(attr + 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * memory.c: memory regions and windows; the kernel driver does the work. Windows
- * are bound by WQEs, see post.c.
+ * memory.c: memory regions and memory windows. The kernel driver does the work,
+ * and libibverbs calls this file through the operations of qrnic.c. Windows are
+ * bound by WQEs; see post.c. No lock is held.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -58,7 +59,10 @@ int qrnic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd,
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ibv_rereg_mr cmd;
 
-	/* Its key is shared by all null regions of the PD */
+	/*
+	 * A null region cannot be changed, because all null regions of the PD
+	 * share its key
+	 */
 	if (vmr->mr_type == IBV_MR_TYPE_NULL_MR)
 		return EINVAL;
 	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
@@ -66,7 +70,10 @@ int qrnic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd,
 				sizeof(resp));
 }
 
-/* All null regions of a PD are alike, so they share one key */
+/*
+ * Returns a null region. All null regions of a PD have the same key, because
+ * they do not differ.
+ */
 struct ibv_mr *qrnic_alloc_null_mr(struct ibv_pd *ibpd)
 {
 	struct qrnic_pd *pd = to_qrnic_pd(ibpd);
@@ -126,7 +133,10 @@ struct ibv_mr *qrnic_import_mr(struct ibv_pd *pd, uint32_t handle)
 	return &vmr->ibv_mr;
 }
 
-/* The region itself lives on, until whoever shares it deregisters it */
+/*
+ * Frees only the local object. The region exists until the exporting process
+ * deregisters it.
+ */
 void qrnic_unimport_mr(struct ibv_mr *mr)
 {
 	free(verbs_get_mr(mr));

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * mkey.c: indirect keys (qrnicdv.h; manual, chapter Keys of keys): made by the
- * kernel, and made of something by work requests.
+ * mkey.c: indirect keys (qrnicdv.h; manual, "Keys of keys"). The kernel creates
+ * and destroys a key, and work requests register its pieces.
+ *
+ * Programs call these functions. qrnicdv_wr_reg_mkey() runs inside a batch,
+ * under the lock of the send queue; batch.c restores the keys of a dropped
+ * batch. A list of pieces that does not fit into a WQE is in the registered
+ * buffer of the key, until its WQE has retired.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +18,7 @@
 
 #include "qp.h"
 
-/* Of a key that the kernel has destroyed */
+/* Handle of a key that the kernel has already destroyed */
 #define QRNIC_NO_HANDLE UINT32_MAX
 
 static_assert(sizeof(struct qrnic_piece) == QRNIC_PIECE_BYTES, "layout");
@@ -37,7 +42,10 @@ static int cmd_create(struct ibv_pd *pd, struct qrnic_mkey *mkey)
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_MKEY_CREATE_KEY, &mkey->mkey.lkey);
 	err = execute_ioctl(pd->context, cmd);
 	if (err)
-		/* A driver that does not know the object yet */
+		/*
+		 * An older driver does not know the object, so the error is
+		 * translated
+		 */
 		return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 
 	mkey->handle = read_attr_obj(QRNIC_ATTR_MKEY_CREATE_HANDLE, handle);
@@ -54,11 +62,17 @@ static int cmd_destroy(struct qrnic_mkey *mkey)
 
 	fill_attr_in_obj(cmd, QRNIC_ATTR_MKEY_DESTROY_HANDLE, mkey->handle);
 	err = execute_ioctl(mkey->context, cmd);
-	/* An adapter that is gone has no key either */
+	/*
+	 * Destruction succeeds if the adapter was removed, because its keys are
+	 * gone
+	 */
 	return verbs_is_destroy_err(&err) ? err : 0;
 }
 
-/* The buffer has pages of its own, which no child of a fork takes away. */
+/*
+ * Allocates the buffer of the list, in pages of its own, because a child of a
+ * fork would otherwise share them.
+ */
 static int list_alloc(struct ibv_pd *pd, struct qrnic_mkey *mkey)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -140,7 +154,10 @@ int qrnicdv_destroy_mkey(struct qrnicdv_mkey *dv_mkey)
 	struct qrnic_mkey *mkey = to_qrnic_mkey(dv_mkey);
 	int err;
 
-	/* The key first: while it is there, a WQE may still name the list */
+	/*
+	 * The key is destroyed before the buffer, because a WQE may name the
+	 * buffer while the key exists
+	 */
 	if (mkey->handle != QRNIC_NO_HANDLE) {
 		err = cmd_destroy(mkey);
 		if (err)
@@ -164,7 +181,10 @@ static void piece_fill(struct qrnic_piece *to, const struct qrnicdv_piece *from)
 	};
 }
 
-/* A WQE with the list is no larger than max_send_wr of them may be in the ring */
+/*
+ * Returns true if a list fits into a WQE. The WQE must be no larger than the
+ * largest WQE for which max_send_wr WQEs fit into the ring.
+ */
 static bool fits_wqe(const struct qrnic_qp *qp, size_t length)
 {
 	uint32_t segments = qp->wqe.segments +
@@ -175,8 +195,9 @@ static bool fits_wqe(const struct qrnic_qp *qp, size_t length)
 }
 
 /*
- * Returns true if the device may still have to read the list of an earlier registration.
- * Only registrations by the same queue pair are known: the caller holds its lock.
+ * Returns true if the device may still have to read the list of an earlier
+ * registration. The check covers only registrations by the same queue pair,
+ * because the caller holds only its lock.
  */
 static bool list_is_busy(const struct qrnic_qp *qp, const struct qrnic_mkey *mkey)
 {
@@ -187,7 +208,10 @@ static bool list_is_busy(const struct qrnic_qp *qp, const struct qrnic_mkey *mke
 	       (int32_t)(mkey->list_number - retired) > 0;
 }
 
-/* Into the WQE if that has room; else into the buffer, and its place into the WQE */
+/*
+ * Adds the pieces to the WQE if they fit. Otherwise writes them to the buffer
+ * of the key, and adds the address of the buffer to the WQE.
+ */
 static int add_pieces(struct qrnic_qp *qp, struct qrnic_mkey *mkey,
 		      const struct qrnicdv_mkey_layout *layout)
 {
@@ -252,7 +276,10 @@ static int check_layout(const struct qrnic_context *ctx,
 	return check_access(ctx, layout->access);
 }
 
-/* Remembers the key as it is before the batch */
+/*
+ * Saves the value of the key before the batch, so that a dropped batch can
+ * restore it.
+ */
 static void batch_add(struct qrnic_qp *qp, struct qrnic_mkey *mkey)
 {
 	if (mkey->in_batch)

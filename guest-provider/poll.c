@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * poll.c: consumes completions, by ibv_poll_cq() and by the extended interface: finds out
- * which CQEs are written, releases the WQEs that they complete, and removes the completions
- * of queue pairs and SRQs that are destroyed or reset. cqe.h and completion.c
- * read the fields of a completion.
+ * poll.c: consumes completions for ibv_poll_cq() and the extended interface.
+ *
+ * Polling has three steps. A poll finds the CQEs that the device has written,
+ * releases the WQEs that they complete, and returns the slots of the CQEs to
+ * the device. The fields of a completion are read by cqe.h and completion.c.
+ * This file also removes the completions of queue pairs and SRQs that are
+ * destroyed or reset, for qp.c and srq.c.
+ *
+ * The lock of the CQ is held in all steps. The lock of an SRQ is taken under
+ * it, and released after each batch. From start_poll() to end_poll() the lock
+ * of the CQ stays held.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,9 +23,9 @@
 #include "srq.h"
 
 /*
- * A thread that finds the CQ being resized sleeps until that is done, because it
- * takes a command to the device. This does not happen if one thread alone uses the
- * CQ.
+ * Locks the CQ for polling. A thread sleeps while another thread resizes the
+ * CQ, because the resize waits for a command to the device. This cannot happen
+ * if only one thread uses the CQ.
  */
 void qrnic_cq_lock(struct qrnic_cq *cq)
 {
@@ -32,8 +39,8 @@ void qrnic_cq_lock(struct qrnic_cq *cq)
 }
 
 /*
- * Reports what the holder of the lock has found. Called without the lock,
- * because writing a log takes long
+ * Unlocks the CQ, and then reports dropped CQEs, because writing a log under a
+ * spinlock takes too long.
  */
 void qrnic_cq_unlock(struct qrnic_cq *cq)
 {
@@ -53,8 +60,9 @@ static struct qrnic_cqe *cq_entry(struct qrnic_cq *cq, uint32_t index)
 }
 
 /*
- * Whether the CQE at an index is written. The phase is 1 in the first pass
- * through the ring and changes with each pass (manual, "Completion queues").
+ * Returns true if the CQE at an index is written. The phase bit is 1 in the
+ * first pass through the ring and changes with each pass (manual, "Completion
+ * and events").
  */
 static bool cq_has(struct qrnic_cq *cq, uint32_t index)
 {
@@ -67,8 +75,8 @@ static bool cq_has(struct qrnic_cq *cq, uint32_t index)
 }
 
 /*
- * Looks how many CQEs are written, up to most and a batch; false if none is. The
- * caller holds the lock.
+ * Counts the written CQEs, up to most and one batch. Returns false if there are
+ * none. The caller holds the lock.
  */
 static bool cq_look_ahead(struct qrnic_cq *cq, uint32_t most)
 {
@@ -80,38 +88,42 @@ static bool cq_look_ahead(struct qrnic_cq *cq, uint32_t most)
 	if (!ahead)
 		return false;
 	/*
-	 * Stops the reads of these CQEs from moving before the reads of their phases:
-	 * the device writes control last.
+	 * The barrier keeps the reads of these CQEs behind the reads of their
+	 * phases, because the device writes control last.
 	 */
 	udma_from_device_barrier();
 	cq->ahead = ahead;
 	return true;
 }
 
-/* Lets the device have the slots of the CQEs consumed */
+/* Returns the slots of consumed CQEs to the device. */
 static void cq_release(struct qrnic_cq *cq)
 {
 	/*
-	 * Stops the reads of those CQEs from moving behind the store: the device
-	 * may write the slots again as soon as it sees the new index. On x86 no read
-	 * passes a later store, and the barrier below holds the compiler.
+	 * The barrier keeps the reads of these CQEs before the store, because
+	 * the device may overwrite the slots after it. On x86 no read passes a
+	 * later store, and the barrier below stops the compiler.
 	 */
 #if !defined(__x86_64__) && !defined(__i386__)
 	udma_from_device_barrier();
-	/* Where that barrier orders reads with reads only */
+	/*
+	 * The first barrier may order only reads with reads, so reads are also
+	 * ordered with the store
+	 */
 	atomic_thread_fence(memory_order_release);
 #endif
 	/*
-	 * Stops the stores to those CQEs, by cqe_scatter() and cq_clean(), from
-	 * moving behind it: they would overwrite what the device writes.
+	 * The barrier keeps stores of cqe_scatter() and cq_clean() before the
+	 * store to the record. Otherwise they would overwrite new CQEs of the
+	 * device.
 	 */
 	udma_ordering_write_barrier();
 	qrnic_store_record(&cq->record->consumer, cq->consumer);
 }
 
 /*
- * Copies the data in the CQE to the buffers of the WQE, as the device would have
- * written it. Then the members that share their place with the data are set to 0.
+ * Copies the data in the CQE to the buffers of the WQE, as the device would
+ * have done. Members of the CQE that share their place with the data become 0.
  */
 static void cqe_scatter(struct qrnic_cqe *cqe, const union qrnic_segment *wqe)
 {
@@ -135,7 +147,10 @@ static void cqe_scatter(struct qrnic_cqe *cqe, const union qrnic_segment *wqe)
 	memset(in->more_data, 0, sizeof(in->more_data));
 }
 
-/* In a CQE with an error the flags mean nothing */
+/*
+ * Returns true if the CQE contains data. With an error, the flags are
+ * undefined.
+ */
 static bool cqe_has_data(const struct qrnic_cqe *cqe)
 {
 	uint32_t control = le32toh(cqe->control);
@@ -146,9 +161,10 @@ static bool cqe_has_data(const struct qrnic_cqe *cqe)
 }
 
 /*
- * Takes the lock of an SRQ in place of the one that is locked, if any: completions of the
- * same one often follow each other. NULL: of none. Who holds the lock of a CQ may
- * wait for that of an SRQ, but not the other way round.
+ * Replaces the locked SRQ by another SRQ or NULL. The lock is kept over several
+ * CQEs, because completions of the same SRQ often follow one another. A thread
+ * with the lock of a CQ may wait for the lock of an SRQ, but not the other way
+ * round.
  */
 static void srq_switch_lock(struct qrnic_srq **locked, struct qrnic_srq *srq)
 {
@@ -162,9 +178,9 @@ static void srq_switch_lock(struct qrnic_srq **locked, struct qrnic_srq *srq)
 }
 
 /*
- * Takes back the slot of a CQE, unless it is that of a streaming SRQ: this is the
- * device's until all completions that name it have been seen, which may be in several
- * CQs. Returns its wr_id. The lock of the SRQ is held.
+ * Releases the slot of a CQE and returns its wr_id. The slot of a streaming SRQ
+ * is released only when all of its completions were polled, because they may be
+ * in several CQs. The caller holds the lock of the SRQ.
  */
 static uint64_t srq_retire(struct qrnic_srq *srq, const struct qrnic_cqe *cqe,
 			   bool *used_up)
@@ -183,7 +199,10 @@ static uint64_t srq_retire(struct qrnic_srq *srq, const struct qrnic_cqe *cqe,
 	return qrnic_srq_take_back(srq, slot);
 }
 
-/* If the QP has an SRQ, its lock is held: the ring may be changed for another. */
+/*
+ * Copies the data of a CQE to its buffers. The caller holds the lock of the
+ * SRQ, if any, because a resize may replace the ring.
+ */
 static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 {
 	uint32_t index = le32toh(cqe->index);
@@ -198,8 +217,8 @@ static void recv_scatter(const struct qrnic_qp *qp, struct qrnic_cqe *cqe)
 }
 
 /*
- * The device need not be trusted: not every QP has both queues, and a queue that
- * completes in another CQ belongs to who holds the lock of that one.
+ * Returns true if the QP has this queue and completes it in this CQ. A wrong
+ * CQE must not be followed, because the lock of another CQ protects that queue.
  */
 static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
 			  const struct qrnic_cqe *cqe)
@@ -209,8 +228,8 @@ static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
 }
 
 /*
- * Moves the consumer of the queue over the WQE of the CQE, unless its buffer takes
- * more messages, and returns its wr_id. The CQE is the oldest one of the CQ. locked: see
+ * Retires the WQE of a CQE and returns its wr_id. The WQE stays if its buffer
+ * receives more messages. The CQE is the oldest of the CQ. locked is that of
  * srq_switch_lock().
  */
 static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
@@ -225,7 +244,10 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
 		qrnic_tsan_complete(qp->srq ? qp->srq->record : qp->rq.record);
 		if (qp->srq)
 			srq_switch_lock(locked, qp->srq);
-		/* Before the slot may be posted again */
+		/*
+		 * The copy comes before the release, because another WQE may
+		 * then use the slot
+		 */
 		if (unlikely(cqe_has_data(cqe)))
 			recv_scatter(qp, cqe);
 		if (qp->srq)
@@ -239,7 +261,10 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
 			return wq->wr_id[slot];
 		}
 	} else {
-		/* Unsignaled WQEs before it are done too, and retire with it */
+		/*
+		 * Earlier unsignaled WQEs are also complete, so they retire
+		 * together
+		 */
 		wq = &qp->sq;
 		qrnic_tsan_complete(wq->record);
 		slot = index & (wq->size - 1);
@@ -249,14 +274,17 @@ static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
 	}
 	wr_id = wq->wr_id[slot];
 	/*
-	 * Release: the reads of wr_id and sq_blocks stay before the store, after
-	 * which a thread that posts may reuse the slots.
+	 * Release keeps the reads of wr_id and sq_blocks before the store,
+	 * because a posting thread may reuse the slots after it.
 	 */
 	atomic_store_explicit(&wq->consumer, end, memory_order_release);
 	return wr_id;
 }
 
-/* Few CQs have more than one. The caller holds the lock. */
+/*
+ * Finds an SRQ of the CQ. A list is enough, because few CQs have more than one.
+ * The caller holds the lock.
+ */
 static struct qrnic_srq *cq_find_srq(struct qrnic_cq *cq, uint32_t srqn)
 {
 	struct qrnic_srq *srq;
@@ -269,9 +297,10 @@ static struct qrnic_srq *cq_find_srq(struct qrnic_cq *cq, uint32_t srqn)
 }
 
 /*
- * The SRQ that a CQE is of, if it has a CQ of its own. If it is one of XRC, the CQE
- * names a target, which may be another process's; if it has tags, an operation and
- * what the list flushes have no QP.
+ * Returns the SRQ of a CQE if the SRQ has its own CQ, otherwise NULL. The QP of
+ * such a CQE cannot be used. With XRC, the QP is a target that may belong to
+ * another process. With tag matching, operations and flushed buffers have no
+ * QP.
  */
 static struct qrnic_srq *cqe_srq(struct qrnic_cq *cq, const struct qrnic_cqe *cqe)
 {
@@ -284,9 +313,10 @@ static struct qrnic_srq *cqe_srq(struct qrnic_cq *cq, const struct qrnic_cqe *cq
 }
 
 /*
- * The QP that a CQE names. Completions often come from the same one, so it is
- * remembered, if it is one that will make this CQ forget it: the device need not be
- * trusted to name no other. The caller holds the lock.
+ * Returns the QP of a CQE. The last QP is remembered, because completions of
+ * the same QP often follow one another. Only a QP that uses this CQ is
+ * remembered, because its destruction then makes this CQ forget it. The caller
+ * holds the lock.
  */
 static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
 {
@@ -304,9 +334,9 @@ static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
 }
 
 /*
- * Takes the next CQE; NULL if there is none. Most: how many the caller wants, at
- * least 1. locked: see srq_switch_lock(); the caller unlocks it before it returns to the
- * program, which may want to post at once what it has got back.
+ * Consumes the next CQE, or returns NULL. The caller needs at most this many
+ * more CQEs. The caller unlocks locked before it returns to the program,
+ * because the program may post at once.
  */
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 				       struct qrnic_srq **locked, uint64_t *wr_id,
@@ -319,7 +349,10 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 
 	for (;;) {
 		if (!cq->ahead) {
-			/* Those who post are not kept waiting by a long poll */
+			/*
+			 * The lock of the SRQ is released after each batch, so
+			 * that posting threads do not wait for a long poll
+			 */
 			srq_switch_lock(locked, NULL);
 			if (!cq_look_ahead(cq, most))
 				return NULL;
@@ -343,7 +376,10 @@ static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 			*wr_id = cqe_retire(qp, cqe, locked, used_up);
 			return cqe;
 		}
-		/* qrnic_cq_clean() leaves none of a QP that is gone */
+		/*
+		 * qrnic_cq_clean() leaves no CQE of a destroyed QP, so the CQE
+		 * is invalid
+		 */
 		cq->strays++;
 		cq->stray_qpn = le32toh(cqe->qpn);
 	}
@@ -426,7 +462,10 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 	qrnic_cq_lock(cq);
 	if (fresh) {
 		cq->clocks = clocks;
-		/* Only now: a thread that sees the new time uses the pair */
+		/*
+		 * The times are stored after the pair, because a thread that
+		 * sees the new time uses the pair.
+		 */
 		atomic_store_explicit(&cq->keep_ns, clocks.keep_ns,
 				      memory_order_relaxed);
 		atomic_store_explicit(&cq->read_ns, clocks.read_ns,
@@ -434,10 +473,16 @@ static int qrnic_start_poll(struct ibv_cq_ex *ibcq,
 	}
 	before = cq->consumer;
 	cq->ahead = 0;
-	/* Many programs take one and end */
+	/*
+	 * Only one CQE is checked, because many programs take one and call
+	 * end_poll()
+	 */
 	err = poll_next(cq, 1);
 	if (err) {
-		/* No end_poll() follows */
+		/*
+		 * The lock is released here, because the program does not call
+		 * end_poll() after an error
+		 */
 		if (cq->consumer != before)
 			cq_release(cq);
 		qrnic_cq_unlock(cq);
@@ -463,9 +508,9 @@ void qrnic_cq_set_poll_ops(struct qrnic_cq *cq, uint64_t wc_flags)
 }
 
 /*
- * Whether a CQE is to be removed, because its QP is destroyed or reset, or its SRQ is
- * destroyed. The CQEs of an SRQ with a CQ of its own stay when a QP goes: they have
- * entries and slots of the SRQ, which the program has to hear of.
+ * Returns true if the CQE is removed with a QP that is destroyed or reset, or
+ * with an SRQ that is destroyed. CQEs of an SRQ with its own CQ stay when a QP
+ * is destroyed, because the program must learn that their buffers are free.
  */
 static bool cqe_is_of(struct qrnic_cq *cq, const struct qrnic_cqe *cqe,
 		      const struct qrnic_qp *qp, const struct qrnic_srq *srq)
@@ -476,9 +521,10 @@ static bool cqe_is_of(struct qrnic_cq *cq, const struct qrnic_cqe *cqe,
 }
 
 /*
- * Takes the completions of a QP, or of an SRQ with this CQ, out of the CQ, and moves the
- * younger ones of others down. The device may append meanwhile, so slots keep the phase
- * of their pass. Neither completes any more. Called with the lock.
+ * Removes the completions of a QP, or of an SRQ with this CQ, and moves newer
+ * completions of others towards the consumer end. The slots keep the phase of
+ * their pass, because the device may append CQEs meanwhile. The caller holds
+ * the lock, and neither the QP nor the SRQ completes any more.
  */
 static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 		     struct qrnic_srq *srq)
@@ -493,17 +539,26 @@ static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 	cq->ahead = 0;
 	while (end - cq->consumer < size && cq_has(cq, end))
 		end++;
-	/* As in cq_look_ahead(): phases before contents */
+	/*
+	 * Phases are read before contents, for the reason given in
+	 * cq_look_ahead()
+	 */
 	udma_from_device_barrier();
 
 	to = end;
 	for (from = end; from != cq->consumer;) {
-		/* Those who post are not kept waiting by a long ring */
+		/*
+		 * The lock of the SRQ is released from time to time, so that
+		 * posting threads do not wait for a long ring
+		 */
 		if (!(from % QRNIC_POLL_BATCH))
 			srq_switch_lock(&locked, NULL);
 		cqe = cq_entry(cq, --from);
 		if (cqe_is_of(cq, cqe, qp, srq)) {
-			/* The slots are the SRQ's, and are free now */
+			/*
+			 * The slot is released although the completion is lost,
+			 * because it belongs to the SRQ
+			 */
 			if (qp && qp->srq && cqe_is_receive(cqe)) {
 				srq_switch_lock(&locked, qp->srq);
 				srq_retire(qp->srq, cqe, &used_up);
@@ -533,7 +588,10 @@ void qrnic_cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp)
 	qrnic_cq_unlock(cq);
 }
 
-/* Of a QP that cannot be found any more: its memory will be freed */
+/*
+ * Clears the pointer to a QP that lookups no longer find, because its memory
+ * will be freed.
+ */
 void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp)
 {
 	qrnic_cq_lock(cq);
@@ -542,7 +600,7 @@ void qrnic_cq_forget(struct qrnic_cq *cq, struct qrnic_qp *qp)
 	qrnic_cq_unlock(cq);
 }
 
-/* The kernel has destroyed it; the caller holds the lock */
+/* Removes an SRQ that the kernel has destroyed. The caller holds the lock. */
 static void cq_drop_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 {
 	cq_clean(cq, NULL, srq);
@@ -551,8 +609,8 @@ static void cq_drop_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 }
 
 /*
- * As with QPs (see qp.c), the number may be that of an SRQ whose destruction still waits
- * for the program.
+ * Adds an SRQ. The destroy command of a former SRQ with the same number may
+ * still wait for the program, so the former SRQ is removed.
  */
 void qrnic_cq_add_srq(struct qrnic_cq *cq, struct qrnic_srq *srq)
 {

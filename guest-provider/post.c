@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * post.c: the verbs ibv_post_send(), ibv_bind_mw() and ibv_post_recv(): from work
- * requests to WQEs.
+ * post.c: the verbs ibv_post_send(), ibv_bind_mw() and ibv_post_recv(), which
+ * build WQEs from work requests. libibverbs calls them through the operations
+ * of qrnic.c. The lock of the queue is held for a whole list of work requests.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #include "qp.h"
 
-/* What comes between control segment and payload */
+/* Segments between control segment and payload */
 enum send_kind {
 	SEND_PLAIN,
 	SEND_REMOTE,
@@ -20,7 +21,7 @@ enum send_kind {
 	SEND_INVALIDATE,
 };
 
-/* Types of queue pairs that an operation is for */
+/* Types of queue pairs that have an operation */
 #define QPT_RC (BIT(IBV_QPT_RC) | BIT(IBV_QPT_XRC_SEND))
 #define QPT_UC BIT(IBV_QPT_UC)
 #define QPT_UD BIT(IBV_QPT_UD)
@@ -29,13 +30,13 @@ enum send_kind {
 struct send_op {
 	uint8_t opcode;
 	enum send_kind kind;
-	/* BIT(enum ibv_qp_type); none: no such operation */
+	/* Bits BIT(enum ibv_qp_type); 0 if the operation does not exist */
 	uint32_t types;
-	/* Any of them will do; 0: none is needed */
+	/* Required capabilities, of which one is enough; 0: none is required */
 	uint64_t capabilities;
 	bool imm;
 	bool may_inline;
-	/* imm_or_key is the key to be invalidated */
+	/* imm_or_key is the key to invalidate */
 	bool key;
 };
 
@@ -99,8 +100,8 @@ static int add_payload(struct qrnic_qp *qp, const struct ibv_send_wr *wr,
 		return 0;
 	}
 	/*
-	 * The last test finds operations that send_ops_flags did not name when the QP
-	 * was made
+	 * WQEs of an operation that send_ops_flags did not name at creation may
+	 * be too long, so the number of segments is also checked.
 	 */
 	if (unlikely(wr->num_sge < 0 ||
 		     (uint32_t)wr->num_sge > qp->sq.max_sge ||
@@ -135,7 +136,10 @@ static int build_datagram(const struct ibv_send_wr *wr, struct qrnic_wqe *wqe)
 	return 0;
 }
 
-/* Windows of type 1 are bound by ibv_bind_mw() only, which chooses their key */
+/*
+ * Builds the bind segment. Only ibv_bind_mw() may bind windows of type 1,
+ * because it chooses their key.
+ */
 static int build_bind(const struct ibv_send_wr *wr, struct qrnic_wqe *wqe,
 		      bool post)
 {
@@ -150,7 +154,10 @@ static int build_bind(const struct ibv_send_wr *wr, struct qrnic_wqe *wqe,
 static int check_send(const struct qrnic_qp *qp, const struct send_op *op,
 		      const struct ibv_send_wr *wr)
 {
-	/* A work request has no room for the address (qrnicdv_wr_set_dc_addr(3)) */
+	/*
+	 * Initiators of dynamic connections need the extended interface,
+	 * because a work request has no member for their address.
+	 */
 	if (unlikely(!op || qp->vqp.qp.qp_type == IBV_QPT_DRIVER))
 		return EOPNOTSUPP;
 	if (unlikely(!(op->types & BIT(qp->vqp.qp.qp_type))))
@@ -233,7 +240,10 @@ static int post_list(struct qrnic_qp *qp, struct ibv_send_wr *wr,
 		}
 		posted++;
 	}
-	/* One doorbell for the list; what came before a bad one is posted */
+	/*
+	 * One doorbell is enough for the list. WQEs before a bad work request
+	 * are posted.
+	 */
 	if (posted)
 		qrnic_sq_ring(qp, posted == 1 && !err && was_idle ? &wqe : NULL);
 	qrnic_unlock(&qp->sq.lock);
@@ -246,7 +256,7 @@ int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	return post_list(to_qrnic_qp(ibqp), wr, bad_wr, true);
 }
 
-/* For windows of type 1; the core has checked that */
+/* Binds a window of type 1, which libibverbs has checked. */
 int qrnic_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
 		  struct ibv_mw_bind *bind)
 {
@@ -279,13 +289,19 @@ static int build_recv(struct qrnic_qp *qp, const struct ibv_recv_wr *wr)
 
 	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge))
 		return EINVAL;
-	/* Acquire: pairs with the release in cqe_retire(), see there */
+	/*
+	 * Acquire pairs with the release in cqe_retire(), so that the slot is
+	 * written after the poller has read it.
+	 */
 	used = rq->producer -
 	       atomic_load_explicit(&rq->consumer, memory_order_acquire);
 	if (unlikely(used >= rq->size))
 		return ENOMEM;
 
-	/* A slot is contiguous, and the device does not look before the record */
+	/*
+	 * A slot is contiguous, so the WQE is written in place. The device does
+	 * not read it before it reads the doorbell record.
+	 */
 	segment = rq->ring + ((size_t)slot << qp->rq_stride_shift);
 	segment->recv.data_segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(rq->producer);
@@ -307,7 +323,10 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	uint32_t before;
 	int err = 0;
 
-	/* It has no queue of its own (ibv_post_srq_recv(3)) */
+	/*
+	 * The queue pair has an SRQ or no receive queue, so WQEs cannot be
+	 * posted to it.
+	 */
 	if (unlikely(!qp->has_rq)) {
 		*bad_wr = wr;
 		return EINVAL;
@@ -322,7 +341,10 @@ int qrnic_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		}
 	}
 	if (rq->producer != before) {
-		/* As in qrnic_sq_ring(): WQEs, then record, then doorbell */
+		/*
+		 * The order is that of qrnic_sq_ring(), for the same reasons:
+		 * WQEs, doorbell record, doorbell.
+		 */
 		udma_to_device_barrier();
 		qrnic_tsan_post(rq->record);
 		qrnic_store_record(&rq->record->producer, rq->producer);

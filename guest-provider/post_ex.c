@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * post_ex.c: the work requests and setters of the extended interface. batch.c has the
- * batch that they belong to.
+ * post_ex.c: work requests and setters of the extended interface (struct
+ * ibv_qp_ex). The program calls them between ibv_wr_start() and
+ * ibv_wr_complete(), under the lock of the send queue. batch.c has the batch,
+ * and wqe.c builds the segments. An error is stored by qrnic_wr_fail(), and the
+ * end of the batch returns it.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +18,10 @@
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 #define QRNIC_INVALIDATE_OPS                                                   \
 	(IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV)
-/* Annex A19 of the InfiniBand specification defines them for RC alone */
+/*
+ * Operations of annex A19 of the InfiniBand specification, which are defined
+ * for RC only
+ */
 #define QRNIC_A19_OPS                                                          \
 	(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH)
 #define QRNIC_UC_OPS                                                           \
@@ -26,7 +32,10 @@
 	(QRNIC_UC_OPS | QRNIC_INVALIDATE_OPS | QRNIC_ATOMIC_OPS |              \
 	 IBV_QP_EX_WITH_RDMA_READ | QRNIC_A19_OPS)
 
-/* The setter of a datagram's address may come after those of the payload */
+/*
+ * Begins a send. The datagram segment is reserved, because the setter of the
+ * address may come after those of the payload.
+ */
 static void wr_begin_send(struct ibv_qp_ex *ibqp, uint8_t opcode, __be32 imm)
 {
 	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, opcode, imm);
@@ -63,7 +72,10 @@ static void qrnic_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ah,
 		qrnic_wr_fail(qp, EINVAL);
 		return;
 	}
-	/* Into the room that is kept behind the control segment */
+	/*
+	 * The address goes to its reserved place behind the control segment,
+	 * and the payload stays
+	 */
 	qp->wqe.segments = 1;
 	qrnic_wqe_add_datagram(&qp->wqe, to_qrnic_ah(ah), remote_qpn,
 			       remote_qkey);
@@ -122,7 +134,10 @@ static void qrnic_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *mw,
 	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_BIND_MW, 0);
 	int err = EINVAL;
 
-	/* Windows of type 1 are for ibv_bind_mw() */
+	/*
+	 * Only ibv_bind_mw() may bind windows of type 1, because it chooses
+	 * their key
+	 */
 	if (mw->type == IBV_MW_TYPE_2)
 		err = qrnic_wqe_add_bind(&qp->wqe, mw, rkey, bind_info);
 	if (err)
@@ -178,7 +193,10 @@ static void qrnic_wr_atomic_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
 	struct qrnic_qp *qp = qrnic_wr_begin(ibqp, QRNIC_WQE_ATOMIC_WRITE, 0);
 	uint64_t value;
 
-	/* 8 bytes as they are: the peer's memory gets them in this order */
+	/*
+	 * The 8 bytes are not swapped, because the memory of the peer gets them
+	 * in this order
+	 */
 	memcpy(&value, data, sizeof(value));
 	qrnic_wqe_add_remote(&qp->wqe, address, rkey);
 	qrnic_wqe_add_atomic(&qp->wqe, le64toh(value), 0);
@@ -205,7 +223,10 @@ static void qrnic_wr_set_sge_list(struct ibv_qp_ex *ibqp, size_t num_sge,
 	struct qrnic_qp *qp = to_qrnic_qp_ex(ibqp);
 	size_t i;
 
-	/* The last tests find programs that call more than one setter */
+	/*
+	 * The checks of the lengths also find programs that call several
+	 * setters
+	 */
 	if (!qp->building || !qrnic_has_payload(qp->wqe.opcode) ||
 	    num_sge > qp->sq.max_sge - qp->wqe.sges ||
 	    qp->wqe.segments + num_sge > QRNIC_WQE_MAX_SEGMENTS ||
@@ -238,7 +259,10 @@ static void qrnic_wr_set_inline_data_list(struct ibv_qp_ex *ibqp,
 	size_t i;
 	int err;
 
-	/* Data that comes back has no place in the WQE */
+	/*
+	 * The result of a read or atomic cannot be inline, because it is
+	 * written to memory
+	 */
 	if (!qp->building || !qrnic_has_payload(opcode) ||
 	    opcode == QRNIC_WQE_RDMA_READ ||
 	    opcode == QRNIC_WQE_ATOMIC_CMP_SWAP ||
@@ -264,7 +288,7 @@ static void qrnic_wr_set_inline_data(struct ibv_qp_ex *ibqp, void *addr,
 	qrnic_wr_set_inline_data_list(ibqp, 1, &buf);
 }
 
-/* The operations that a QP of a type can have on this adapter */
+/* Returns the operations that a QP of this type can have on this adapter. */
 static uint64_t possible_ops(const struct qrnic_context *ctx,
 			     enum ibv_qp_type type)
 {

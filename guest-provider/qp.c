@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * qp.c: queue pairs after their creation (create.c): the table by which completions find
- * them, states, priorities, destruction. The memory of a queue pair and its receive queue
- * are set up here for all files that create one.
+ * qp.c: queue pairs after their creation: the table of queue pairs, state
+ * transitions, priorities, and destruction. Functions that allocate a queue
+ * pair and its receive queue are here, too, because create.c, wq.c and xrc.c
+ * share them.
+ *
+ * The callers are libibverbs, through the operations of qrnic.c, and the files
+ * that create queue pairs. A change of the table takes qp_mutex. A command that
+ * sets a priority takes priority_mutex. A destroy command is sent without a
+ * mutex, because it waits for the program.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +43,7 @@ static int qp_table_set(struct qrnic_context *ctx, uint32_t qpn,
 	return 0;
 }
 
-/* Calls visit once for each CQ that may have completions of the QP */
+/* Calls visit() once for each CQ that may have completions of the QP. */
 static void for_cqs(struct qrnic_qp *qp,
 		    void (*visit)(struct qrnic_cq *cq, struct qrnic_qp *qp))
 {
@@ -51,8 +57,8 @@ static void for_cqs(struct qrnic_qp *qp,
 }
 
 /*
- * Removes the completions of a QP that the device has destroyed or reset, so that it
- * writes no more of them
+ * Removes the completions of a QP from its CQs. The device has destroyed or
+ * reset the QP, so no more completions will come.
  */
 void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
 {
@@ -60,10 +66,10 @@ void qrnic_qp_clean_cqs(struct qrnic_qp *qp)
 }
 
 /*
- * Adds a QP to the table. Its number may be that of a QP whose destruction has not
- * returned, because the kernel waits until the program has acknowledged the events of
- * that QP. The kernel has no such QP any more, so its completions are removed here,
- * before the new QP can have any.
+ * Adds a QP to the table. The kernel may reuse the number of a former QP before
+ * its destroy command returns, because that command waits for the program. The
+ * device has no such QP any more. So its completions are removed here, before
+ * the new QP can have any.
  */
 int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 {
@@ -76,8 +82,8 @@ int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 		qrnic_qp_clean_cqs(former);
 	err = qp_table_set(ctx, qp->vqp.qp.qp_num, qp);
 	/*
-	 * Only now, because a CQE could make a CQ remember it as long as a lookup
-	 * finds it
+	 * The CQs forget the former QP after the table has changed, because a
+	 * poller that still finds it would set last_qp again.
 	 */
 	if (former)
 		for_cqs(former, qrnic_cq_forget);
@@ -87,7 +93,7 @@ int qrnic_qp_table_add(struct qrnic_context *ctx, struct qrnic_qp *qp)
 
 /*
  * Removes a QP that the kernel has destroyed, unless another QP already has its
- * number
+ * number.
  */
 void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 {
@@ -95,16 +101,12 @@ void qrnic_qp_table_remove(struct qrnic_context *ctx, struct qrnic_qp *qp)
 	if (qrnic_qp_find(ctx, qp->vqp.qp.qp_num) == qp) {
 		qrnic_qp_clean_cqs(qp);
 		qp_table_set(ctx, qp->vqp.qp.qp_num, NULL);
-		/* Last, as in qrnic_qp_table_add() */
+		/* Last, for the reason given in qrnic_qp_table_add() */
 		for_cqs(qp, qrnic_cq_forget);
 	}
 	pthread_mutex_unlock(&ctx->qp_mutex);
 }
 
-/*
- * Sets up the receive queue of a QP whose buffer is allocated, with ring and record
- * at these offsets
- */
 int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_size,
 		  uint32_t log_stride)
 {
@@ -119,7 +121,6 @@ int qrnic_rq_init(struct qrnic_qp *qp, size_t ring, size_t record, uint32_t log_
 	return qp->rq.wr_id ? 0 : ENOMEM;
 }
 
-/* Returns a new number, which a send queue keeps from its creation to a reset */
 uint64_t qrnic_next_sq_life(void)
 {
 	static atomic_ullong lives;
@@ -180,16 +181,16 @@ void qrnic_wq_reset(struct qrnic_wq *wq)
 	wq->producer = 0;
 	atomic_store_explicit(&wq->consumer, 0, memory_order_relaxed);
 	/*
-	 * A plain store is enough, because the next doorbell orders it before the
-	 * device reads
+	 * A plain store is enough, because the barrier of the next doorbell
+	 * comes before the device reads the record.
 	 */
 	qrnic_store_record(&wq->record->producer, 0);
 	qrnic_unlock(&wq->lock);
 }
 
 /*
- * Returns the options for the transition to RTR. An initiator that requests the half
- * handshake may have lost it by ECE
+ * Returns the options for the transition to RTR. ECE may have removed the half
+ * handshake from an initiator.
  */
 static uint8_t options_given(const struct qrnic_qp *qp)
 {
@@ -206,7 +207,10 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 	struct ibv_modify_qp cmd = {};
 	bool priority, to_rtr;
 
-	/* The device loses the priority in RESET */
+	/*
+	 * The priority is set again at each transition to RTS, because the
+	 * device loses it in RESET
+	 */
 	priority = qp->has_priority && mask & IBV_QP_STATE &&
 		   attr->qp_state == IBV_QPS_RTS;
 	if (priority) {
@@ -226,7 +230,10 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 		cmd_ex.carrier = qp->carrier;
 		cmd_ex.carrier_key = qp->carrier_key;
 	}
-	/* The older command has only the older attributes */
+	/*
+	 * The older command is used where it is enough, because older drivers
+	 * know no other
+	 */
 	if (mask & IBV_QP_RATE_LIMIT || cmd_ex.drv_payload.comp_mask)
 		return ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
 					    sizeof(cmd_ex), &resp,
@@ -235,10 +242,11 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 }
 
 /*
- * Accepts the attributes with which mlx5's dynamic connections go to RTR. Their address
- * vector is ignored, because an initiator has one in each work request, and a target answers
- * to the address of each connection. Without MAX_DEST_RD_ATOMIC a target accepts as many
- * reads and atomics as the adapter can.
+ * Accepts the attributes that mlx5 programs use for the transition of dynamic
+ * connections to RTR. The address vector is ignored, because each work request
+ * of an initiator has its own. A target responds to the address of each
+ * initiator. Without MAX_DEST_RD_ATOMIC a target accepts as many reads and
+ * atomics as the adapter supports.
  */
 static int dynamic_to_rtr(struct qrnic_qp *qp, struct ibv_qp_attr *attr, int *mask)
 {
@@ -265,8 +273,8 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if (qp->is_dynamic && mask & IBV_QP_STATE &&
 	    attr->qp_state == IBV_QPS_RTR) {
 		/*
-		 * A copy, because the program's structure may be const, and of a
-		 * version without rate_limit
+		 * Only the extended command has a rate limit and attributes of
+		 * the provider. Other modifications use the older command.
 		 */
 		memcpy(&own, attr, offsetof(struct ibv_qp_attr, rate_limit));
 		err = dynamic_to_rtr(qp, &own, &mask);
@@ -275,8 +283,8 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		attr = &own;
 	}
 	/*
-	 * A transition to RTS must not restore a priority that another thread
-	 * replaces
+	 * The mutex covers the command, so that a transition to RTS does not
+	 * restore a priority that another thread is replacing.
 	 */
 	if (qp->has_sq)
 		pthread_mutex_lock(&qp->priority_mutex);
@@ -356,7 +364,9 @@ int qrnic_query_priority(struct ibv_qp *ibqp, uint32_t *priority, uint32_t *leve
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_PRIORITY, priority);
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_QP_QUERY_PRIORITY_LEVEL, level);
 	err = execute_ioctl(ibqp->context, cmd);
-	/* An older driver does not know the method */
+	/*
+	 * An older driver does not know the method, so the error is translated
+	 */
 	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
 }
 
@@ -374,8 +384,9 @@ int qrnic_destroy_qp(struct ibv_qp *ibqp)
 	int err;
 
 	/*
-	 * Without the mutex, because this waits until the program has acknowledged
-	 * the events of the QP, perhaps in a thread that creates or destroys another.
+	 * qp_mutex is not held here, because the command waits until the
+	 * program has acknowledged the events of the QP. Another thread of the
+	 * program may have to create or destroy a QP before it does so.
 	 */
 	err = ibv_cmd_destroy_qp(ibqp);
 	if (err)

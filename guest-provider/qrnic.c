@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * qrnic.c: the entry of libqrnic: matches the device, opens and imports contexts with
- * their doorbell page and limits, and lists the operations of all other files.
+ * qrnic.c: the entry points of libqrnic. libibverbs matches the device, and
+ * opens and imports contexts here. A context has its doorbell page, its limits,
+ * and the table of the verbs operations in all other files.
+ *
+ * libibverbs calls qrnic_alloc_context() or qrnic_import_context() first, and
+ * qrnic_free_context() last, when no object of the context exists. No lock is
+ * held in these functions.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -112,7 +117,11 @@ static const struct verbs_context_ops qrnic_context_ops = {
 	.unimport_pd = qrnic_unimport_pd,
 };
 
-/* Returns true if a variable of the environment is set and means yes */
+/*
+ * Returns true if a variable of the environment is set to 1, yes, true or on.
+ * Other values than their opposites are reported, because they may be typing
+ * errors.
+ */
 static bool environment_is_on(const struct qrnic_context *ctx, const char *name)
 {
 	static const char *const words[][2] = {
@@ -149,7 +158,10 @@ static void set_limits(struct qrnic_context *ctx,
 	ctx->max_recv_sge = min_t(uint32_t, resp->max_recv_sge, QRNIC_MAX_SGE);
 	ctx->max_srq_wr = resp->max_srq_wr;
 	ctx->clock_khz = resp->clock_khz;
-	/* Timestamps are divided by it. */
+	/*
+	 * Without a frequency, timestamps cannot be converted, because the
+	 * conversion divides by it
+	 */
 	if (!ctx->clock_khz)
 		ctx->capabilities &= ~(uint64_t)QRNIC_CAP_TIMESTAMP;
 	if (ctx->capabilities & QRNIC_CAP_INLINE_SEND)
@@ -173,11 +185,10 @@ static void context_discard(struct qrnic_context *ctx, int err)
 }
 
 /*
- * Fills the context with the kernel's answer, for a new context or an imported one.
- * An imported context shares its doorbell page with other processes. A direct-WQE
- * window can have one user at a time, and the lock of the other processes is out of
- * reach, so an imported context does not use the window of that page. It uses those
- * of its thread domains' pages.
+ * Starts a new or imported context with the limits of the kernel. An imported
+ * context shares the doorbell page with other processes. Only one user at a
+ * time can use the direct-WQE window, and the lock is private to each process.
+ * So an imported context uses only the windows of its thread domains' pages.
  */
 static int context_start(struct qrnic_context *ctx,
 			 const struct qrnic_alloc_ucontext_resp *resp,
@@ -187,9 +198,10 @@ static int context_start(struct qrnic_context *ctx,
 	ctx->page_size = sysconf(_SC_PAGESIZE);
 	ctx->single_threaded = environment_is_on(ctx, "QRNIC_SINGLE_THREADED");
 	/*
-	 * Direct WQEs are used only on request. They save the device two reads, which
-	 * are cheap for an emulated one, and cost eight more stores for each basic
-	 * block, each of which leaves the guest.
+	 * Direct WQEs are off by default, because an emulated device is slower
+	 * with them. A direct WQE saves the device two reads, which are cheap.
+	 * But each basic block costs eight more stores, and each store leaves
+	 * the guest.
 	 */
 	ctx->direct_wqe = (ctx->capabilities & QRNIC_CAP_DIRECT_WQE) &&
 			  environment_is_on(ctx, "QRNIC_DIRECT_WQE");
@@ -241,7 +253,10 @@ static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
 	return &ctx->vctx;
 }
 
-/* A context that another process, or another part of this one, has opened */
+/*
+ * Opens a context that another process, or another part of this process, has
+ * created.
+ */
 static struct verbs_context *qrnic_import_context(struct ibv_device *device,
 						  int cmd_fd)
 {
@@ -256,7 +271,10 @@ static struct verbs_context *qrnic_import_context(struct ibv_device *device,
 		return NULL;
 	fill_attr_out_ptr(driver, QRNIC_ATTR_QUERY_CONTEXT_RESP, &resp);
 	err = ibv_cmd_query_context(&ctx->vctx.context, driver);
-	/* A driver that does not know the attribute yet */
+	/*
+	 * An older driver does not know the attribute, so the error is
+	 * translated
+	 */
 	if (err == EPROTONOSUPPORT)
 		err = EOPNOTSUPP;
 	if (!err)

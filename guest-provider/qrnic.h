@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * qrnic.h: the context of libqrnic, with the objects that all files know: doorbell pages,
- * domains, locks and buffers. qp.h, cq.h and srq.h have the queues. "Manual" in comments is
- * the qrnic Programmer's Reference.
+ * qrnic.h: the context of libqrnic, and the objects that all files use:
+ * doorbell pages, domains, locks and buffers.
+ *
+ * Contexts are opened by qrnic.c, which also has the table of verbs operations.
+ * These operations are called by libibverbs in any thread. This header declares
+ * the functions of buffer.c, device.c, domain.c, memory.c, device_memory.c and
+ * flow.c. The functions of the queues are in qp.h, cq.h and srq.h.
+ *
+ * A "verbs operation" has the arguments, result and errors of the verb with the
+ * same name (ibv_*(3)). "Manual" in comments is the qrnic Programmer's
+ * Reference.
  */
 #ifndef QRNIC_PROVIDER_H
 #define QRNIC_PROVIDER_H
@@ -26,15 +34,18 @@
 #include "qrnic_hw.h"
 #include "qrnicdv.h"
 
-/* QP numbers have 24 bits; the table of them has two levels of 12 */
+/*
+ * Shift and size of the QP table: QP numbers have 24 bits, and the table has
+ * two levels of 12 bits each
+ */
 #define QRNIC_QP_TABLE_SHIFT	12
 #define QRNIC_QP_TABLE_SIZE	(1u << QRNIC_QP_TABLE_SHIFT)
 #define QRNIC_QPN_MASK		0xffffffu
 
-/* A memory key is index << 8 | variant */
+/* Variant of a memory key, which is index << 8 | variant */
 #define QRNIC_KEY_VARIANT_MASK	0xffu
 
-/* Records of different queues do not share a cache line */
+/* Alignment of doorbell records, so that no two share a cache line */
 #define QRNIC_RECORD_ALIGN	64u
 
 struct qrnic_qp;
@@ -44,7 +55,10 @@ struct qrnic_qp_slot {
 	_Atomic(struct qrnic_qp *) qp;
 };
 
-/* A spinlock, or nothing where the user promised a single thread */
+/*
+ * A spinlock. If needed is false, locking does nothing, because the program has
+ * promised a single thread.
+ */
 struct qrnic_lock {
 	pthread_spinlock_t spin;
 	bool needed;
@@ -54,24 +68,27 @@ struct qrnic_device {
 	struct verbs_device vdev;
 };
 
-/* A doorbell page: the context's, or one of a thread domain's own */
+/* A doorbell page of a context or of a thread domain */
 struct qrnic_db {
 	void *page;
 	size_t length;
 	uint32_t number;
-	/* Whether WQEs go through its direct-WQE window */
+	/* WQEs are also written into the direct-WQE window of the page */
 	bool direct_wqe;
 	/* Serialises the users of the direct-WQE window */
 	struct qrnic_lock window_lock;
 };
 
-/* Buffers of 512 bytes, 1 KiB, 2 KiB and a page; larger ones are pages of their own */
+/*
+ * Sizes of buffers in slabs: 512 bytes, 1 KiB, 2 KiB and a page. Larger buffers
+ * have pages of their own.
+ */
 #define QRNIC_SLAB_SHIFT	9
 #define QRNIC_SLAB_SIZES	4
 
 struct qrnic_slabs {
 	pthread_mutex_t mutex;
-	/* By size: slabs with room, and those without any */
+	/* Slabs with space, by size of their buffers; slabs without space */
 	struct list_head room[QRNIC_SLAB_SIZES];
 	struct list_head full;
 };
@@ -79,8 +96,9 @@ struct qrnic_slabs {
 struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
-	uint8_t qp_options;		/* QRNIC_QPO_*, of RC QPs from the beginning */
-	bool shares;			/* RC QPs offer to share connections, and agree */
+	uint8_t qp_options;		/* QRNIC_QPO_* of RC QPs at creation */
+	/* RC QPs offer and accept shared connections */
+	bool shares;
 	size_t page_size;
 	struct qrnic_db db;
 	uint32_t max_wqebb;
@@ -92,18 +110,19 @@ struct qrnic_context {
 	uint32_t max_srq_wr;
 	uint32_t clock_khz;
 	bool single_threaded;
-	/* Of pages that nobody else rings in */
+	/* The program requested direct WQEs, and the adapter supports them */
 	bool direct_wqe;
-	/* Bytes that all queue pairs receive into the CQE; 0: those that ask */
+	/* Longest message in a CQE for all queue pairs, in bytes, or 0 */
 	uint32_t recv_inline;
 	/*
-	 * For changes of the table and of what CQs hold of a QP that goes. Never
-	 * held over a command to the kernel, as those that destroy wait for the
-	 * program. Lookups take no lock, see qrnic_qp_find().
+	 * Protects changes of the table, and the removal of a QP from its CQs.
+	 * No function holds the mutex during a command to the kernel, because
+	 * destroy commands wait for the program. Lookups take no lock; see
+	 * qrnic_qp_find().
 	 */
 	pthread_mutex_t qp_mutex;
 
-	/* Where small buffers come from, if the kernel takes them */
+	/* Source of small buffers, if the kernel accepts them */
 	bool small_queues;
 	struct qrnic_slabs slabs;
 
@@ -112,21 +131,24 @@ struct qrnic_context {
 
 struct qrnic_td {
 	struct ibv_td td;
-	/* Parent domains that name it */
+	/* Number of parent domains that use this thread domain */
 	atomic_uint users;
 	struct qrnic_db db;
 	uint32_t db_handle;
-	/* Whether db is its own; else it uses the context's */
+	/* The thread domain has a page of its own; otherwise db is unused */
 	bool own_db;
 };
 
 /*
- * A protection domain, or a parent domain, which is the protection domain that
- * base points to with additions.
+ * A protection domain or a parent domain. A parent domain has its protection
+ * domain in base, and may have a thread domain and allocators.
  */
 struct qrnic_pd {
 	struct ibv_pd pd;
-	/* Parent domains of it, and, of a parent domain, queues made with it */
+	/*
+	 * Protection domain: number of its parent domains. Parent domain:
+	 * number of queues that were created with it.
+	 */
 	atomic_uint users;
 
 	struct qrnic_pd *base;
@@ -140,18 +162,21 @@ struct qrnic_pd {
 
 struct qrnic_slab;
 
-/* Memory of queues: whole pages that a fork does not take away, or a part of such */
+/*
+ * Memory of queues: whole pages or a part of a slab. The pages stay with this
+ * process after a fork, because the device continues to use them.
+ */
 struct qrnic_buffer {
 	void *addr;
 	size_t length;
-	/* The parent domain whose allocator it is from; NULL: mmap() */
+	/* Parent domain whose allocator the memory is from; NULL: mmap() */
 	struct qrnic_pd *pd;
 	uint64_t resource_type;
-	/* The slab that it is a part of; or NULL */
+	/* Slab that contains the buffer, or NULL */
 	struct qrnic_slab *slab;
 };
 
-/* Invalidation of keys is part of either */
+/* Each of these capabilities includes the invalidation of keys */
 #define QRNIC_CAP_INVALIDATE                                                   \
 	(QRNIC_CAP_MW | QRNIC_CAP_FAST_REG | QRNIC_CAP_INDIRECT_MKEY)
 
@@ -192,8 +217,9 @@ static inline void qrnic_unlock(struct qrnic_lock *lock)
 }
 
 /*
- * Who posts a WQE and who polls its completion agree through the device. For
- * ThreadSanitizer, which does not see what that does, the record stands for it.
+ * For ThreadSanitizer: polling a completion happens after posting its WQE. The
+ * order comes from the device, which ThreadSanitizer does not see, so the
+ * doorbell record represents it.
  */
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
@@ -204,15 +230,18 @@ static inline void qrnic_unlock(struct qrnic_lock *lock)
 #define qrnic_tsan_complete(record) ((void)(record))
 #endif
 
-/* The device reads records at any time, so they change by one store */
+/*
+ * Writes a member of a doorbell record with a single store, because the device
+ * may read the record at any time.
+ */
 static inline void qrnic_store_record(__le32 *member, uint32_t value)
 {
 	__atomic_store_n(member, htole32(value), __ATOMIC_RELAXED);
 }
 
 /*
- * Returns true if a structure of a program has bytes other than 0 behind the
- * known ones
+ * Returns true if a structure of a program has bytes other than 0 beyond the
+ * first known bytes.
  */
 static inline bool qrnic_has_more(const void *attr, size_t size, size_t known)
 {
@@ -226,14 +255,23 @@ static inline bool qrnic_has_more(const void *attr, size_t size, size_t known)
 	return false;
 }
 
-/*
- * Reads a structure of a program, which may be of another version; to is all 0
- * before. All direct verbs follow this rule, see qrnicdv(7).
+/**
+ * qrnic_read_attr() - copy a structure that the program has filled in
+ * @to: copy, all 0 before
+ * @known: size of the structure in this library
+ * @attr: structure of the program, perhaps of another version
+ * @size: size of the structure in the program
+ *
+ * All direct verbs use this function, so that they all follow the rule of
+ * qrnicdv(7).
+ *
+ * Returns: 0. EINVAL: @size has no space for comp_mask. EOPNOTSUPP: a byte
+ * beyond @known is not 0.
  */
 static inline int qrnic_read_attr(void *to, size_t known, const void *attr,
 				  size_t size)
 {
-	/* Every version of every structure has comp_mask */
+	/* Only comp_mask is required, because every version has it */
 	if (size < sizeof(uint64_t))
 		return EINVAL;
 	memcpy(to, attr, size < known ? size : known);
@@ -245,22 +283,33 @@ static inline uint32_t qrnic_wqebbs(uint32_t segments)
 	return DIV_ROUND_UP(segments, QRNIC_SEGMENTS_PER_WQEBB);
 }
 
-/* Whether one thread alone uses what is made with a domain */
+/* Returns true if only one thread uses the objects of a domain. */
 static inline bool qrnic_one_thread(const struct qrnic_context *ctx,
 				    const struct qrnic_pd *pd)
 {
 	return ctx->single_threaded || (pd && pd->td);
 }
 
-/* buffer.c */
+/**
+ * qrnic_buffer_alloc() - allocate zeroed memory for queues
+ * @ctx: context
+ * @buf: result
+ * @length: length in bytes
+ * @pd: parent domain whose allocator is used, or NULL
+ * @resource_type: argument of the allocator, QRNICDV_RES_TYPE_*
+ *
+ * Returns: 0 or ENOMEM.
+ */
 int qrnic_buffer_alloc(struct qrnic_context *ctx, struct qrnic_buffer *buf,
 		       size_t length, struct qrnic_pd *pd,
 		       uint64_t resource_type);
+/* Frees the memory of a buffer; does nothing if the buffer has none. */
 void qrnic_buffer_free(struct qrnic_buffer *buf);
 void qrnic_slabs_init(struct qrnic_slabs *slabs);
 void qrnic_slabs_destroy(struct qrnic_slabs *slabs);
 
-/* device.c */
+/* device.c: functions with the name of a verb are verbs operations. */
+/* Identifies the devices of this library */
 extern const struct verbs_match_ent qrnic_match_table[];
 int qrnic_query_device_ex(struct ibv_context *context,
 			  const struct ibv_query_device_ex_input *input,
@@ -271,12 +320,29 @@ int qrnic_query_port_speed(struct ibv_context *context, uint32_t port_num,
 			   uint64_t *port_speed);
 int qrnic_query_rt_values(struct ibv_context *context,
 			  struct ibv_values_ex *values);
+/* Returns true if this library drives the device. */
 bool qrnic_is_device(struct ibv_device *device);
+/**
+ * qrnic_ring_doorbell() - write a doorbell
+ * @db: doorbell page
+ * @offset: offset of the doorbell in the page, QRNIC_DB_*
+ * @number: number of the queue
+ * @index: producer index (work queues) or consumer index (CQs)
+ *
+ * The caller executes the barriers before and after.
+ */
 void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index);
+/**
+ * qrnic_read_clock() - read the clock of CQE timestamps
+ * @context: context
+ * @clock: result, in units of clock_khz
+ *
+ * Returns: 0 or an errno value. EOPNOTSUPP: an older driver.
+ */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock);
 
-/* domain.c */
+/* domain.c: functions with the name of a verb are verbs operations. */
 struct ibv_pd *qrnic_alloc_pd(struct ibv_context *context);
 struct ibv_pd *qrnic_import_pd(struct ibv_context *context, uint32_t handle);
 void qrnic_unimport_pd(struct ibv_pd *pd);
@@ -287,11 +353,20 @@ int qrnic_dealloc_pd(struct ibv_pd *pd);
 struct ibv_td *qrnic_alloc_td(struct ibv_context *context,
 			      struct ibv_td_init_attr *attr);
 int qrnic_dealloc_td(struct ibv_td *td);
+/*
+ * Counts a user of a parent domain, which cannot be deallocated before. Returns
+ * the parent domain, or NULL if pd is a protection domain.
+ */
 struct qrnic_pd *qrnic_pd_use(struct ibv_pd *pd);
+/* Ends a use that qrnic_pd_use() has counted; pd may be NULL. */
 void qrnic_pd_unuse(struct qrnic_pd *pd);
+/*
+ * Sets key to the key of all null regions of a protection domain. Returns 0 or
+ * an errno value.
+ */
 int qrnic_pd_null_key(struct ibv_pd *pd, uint32_t *key);
 
-/* memory.c */
+/* memory.c: verbs operations. */
 struct ibv_mr *qrnic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			    uint64_t iova, int access);
 struct ibv_mr *qrnic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
@@ -306,7 +381,7 @@ void qrnic_unimport_mr(struct ibv_mr *mr);
 struct ibv_mw *qrnic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int qrnic_dealloc_mw(struct ibv_mw *mw);
 
-/* device_memory.c */
+/* device_memory.c: verbs operations. */
 struct ibv_dm *qrnic_alloc_dm(struct ibv_context *context,
 			      struct ibv_alloc_dm_attr *attr);
 int qrnic_free_dm(struct ibv_dm *ibdm);
@@ -316,13 +391,14 @@ struct ibv_mr *qrnic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm,
 			       uint64_t offset, size_t length,
 			       unsigned int access);
 
-/* flow.c */
+/* flow.c: verbs operations, except qrnic_counters_use(). */
 struct ibv_counters *qrnic_create_counters(struct ibv_context *context,
 					   struct ibv_counters_init_attr *attr);
 int qrnic_destroy_counters(struct ibv_counters *ibcounters);
 int qrnic_attach_counters_point_flow(struct ibv_counters *ibcounters,
 				     struct ibv_counter_attach_attr *attr,
 				     struct ibv_flow *flow);
+/* Adds flows, which may be negative, to the number of rules of the counters. */
 void qrnic_counters_use(struct ibv_counters *ibcounters, int flows);
 int qrnic_read_counters(struct ibv_counters *ibcounters, uint64_t *values,
 			uint32_t ncounters, uint32_t flags);

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * qrnicdv.h: direct verbs of qrnic: where the rings, records and doorbells of
- * verbs objects are, for programs that drive the hardware themselves. See
- * qrnicdv(7); the layouts are in qrnicdv_hw.h and in the Programmer's Reference.
+ * qrnicdv.h: the public header of the direct verbs of libqrnic.
+ *
+ * The direct verbs create objects that no ordinary verb can create. Programs
+ * can also get the rings, doorbell records and doorbell pages of their queues,
+ * so that they can drive the hardware themselves.
+ *
+ * Programs include this header and call the functions in any thread. A function
+ * that gets an object of another provider fails with EOPNOTSUPP and changes
+ * nothing. The overview is qrnicdv(7), and each function has its own manual
+ * page. The layouts of WQEs, CQEs, doorbell records and doorbells are in
+ * qrnicdv_hw.h and in the Programmer's Reference.
  */
 #ifndef QRNICDV_H
 #define QRNICDV_H
@@ -19,17 +27,23 @@ extern "C" {
 #endif
 
 /*
- * Every structure that may grow begins with comp_mask, and its size is an argument of the
- * call. A program passes the size of the structure that it was compiled with,
- * and sets unused members to 0. A call that fills a structure in writes no
- * more than this size. In a structure that a program fills in, comp_mask names
- * the valid optional members, and bytes behind the size count as 0. Structures
- * within others never grow. See qrnicdv(7).
+ * Each structure that may grow begins with comp_mask, and its size is an
+ * argument of the call. A program passes the size of the structure that it was
+ * compiled with, and sets unused members to 0.
+ *
+ * A call that fills in a structure writes no more bytes than this size. In a
+ * structure that the program fills in, comp_mask has a bit for each valid
+ * optional member, and bytes beyond the size count as 0. Structures inside
+ * other structures never grow. See qrnicdv(7).
  */
 
-/*
- * The resource_type that the allocators of a parent domain are called with
- * (ibv_alloc_parent_domain(3))
+/**
+ * enum qrnicdv_res_type - resource_type of the allocators of a parent domain
+ * @QRNICDV_RES_TYPE_CQ: ring and doorbell record of a completion queue
+ * @QRNICDV_RES_TYPE_QP: rings and doorbell records of a queue pair
+ * @QRNICDV_RES_TYPE_SRQ: ring and doorbell record of an SRQ
+ *
+ * See ibv_alloc_parent_domain(3).
  */
 enum qrnicdv_res_type {
 	QRNICDV_RES_TYPE_CQ = 1,
@@ -37,82 +51,106 @@ enum qrnicdv_res_type {
 	QRNICDV_RES_TYPE_SRQ = 3,
 };
 
+/**
+ * struct qrnicdv_device_attr - limits and capabilities of a device
+ */
 struct qrnicdv_device_attr {
 	uint64_t comp_mask;
-	uint64_t capabilities;	/* QRNIC_CAP_... */
-	uint32_t max_wqebb;	/* basic blocks of an SQ */
-	uint32_t max_recv;	/* WQEs of an RQ */
-	uint32_t max_cqe;	/* CQEs of a CQ */
+	uint64_t capabilities;	/* bits QRNIC_CAP_* */
+	uint32_t max_wqebb;	/* basic blocks of a send queue */
+	uint32_t max_recv;	/* WQEs of a receive queue */
+	uint32_t max_cqe;	/* CQEs of a completion queue */
 	uint32_t max_send_sge;
 	uint32_t max_recv_sge;
-	uint32_t max_inline;	/* bytes */
-	uint32_t clock_khz;	/* of timestamps in CQEs */
+	uint32_t max_inline;	/* bytes of inline data */
+	/* frequency of the clock of CQE timestamps, in kHz */
+	uint32_t clock_khz;
 	uint32_t db_number;	/* number of the doorbell page */
-	void *db_page;		/* the doorbell page; write only */
+	void *db_page;		/* doorbell page; must not be read */
 };
 
-/* A work queue: SQ in basic blocks, RQ in WQEs */
+/**
+ * struct qrnicdv_wq - a work queue of a queue pair
+ *
+ * An entry of a send queue is a basic block of 64 bytes. An entry of a receive
+ * queue is a WQE.
+ */
 struct qrnicdv_wq {
 	void *ring;
 	struct qrnic_queue_record *record;
-	uint32_t size;		/* entries, a power of two */
+	uint32_t size;		/* entries in the ring, a power of two */
 	uint32_t stride;	/* bytes of an entry */
 	uint32_t producer;	/* entries posted so far, modulo 2^32 */
-	uint32_t consumer;	/* entries known to be completed */
+	uint32_t consumer;	/* entries whose completion was polled */
 };
 
-/* comp_mask of struct qrnicdv_qp */
+/* Bits of comp_mask of struct qrnicdv_qp */
 enum qrnicdv_qp_mask {
 	QRNICDV_QP_MAX_INL_RECV = 1 << 0,
 };
 
+/**
+ * struct qrnicdv_qp - queues of a queue pair
+ *
+ * All members of @sq or @rq are 0 if the queue pair does not have this queue.
+ */
 struct qrnicdv_qp {
 	uint64_t comp_mask;
 	uint32_t qpn;
-	uint32_t max_inl_recv;	/* bytes received into the CQE; 0: none ever are */
+	/* longest message received into the CQE, in bytes */
+	uint32_t max_inl_recv;
 	void *db_page;
 	struct qrnicdv_wq sq;
 	struct qrnicdv_wq rq;
 };
 
+/**
+ * struct qrnicdv_cq - ring of a completion queue
+ */
 struct qrnicdv_cq {
 	uint64_t comp_mask;
 	uint32_t cqn;
-	uint32_t size;		/* CQEs, a power of two */
+	uint32_t size;		/* CQEs in the ring, a power of two */
 	uint32_t consumer;	/* CQEs consumed so far, modulo 2^32 */
-	uint32_t arm_sequence;	/* of the last request for an event */
+	/* sequence number of the last request for an event */
+	uint32_t arm_sequence;
 	struct qrnic_cqe *ring;
 	struct qrnic_cq_record *record;
 	void *db_page;
 };
 
-/*
- * A streaming receive queue, whose buffers take many messages each. See
+/**
+ * struct qrnicdv_stream_attr - attributes of a streaming receive queue
+ *
+ * Each buffer of such a queue receives many messages. See
  * qrnicdv_create_srq(3).
  */
 struct qrnicdv_stream_attr {
-	uint32_t max_message;	/* bytes of the longest one, of UD with the GRH */
-	uint32_t max_messages;	/* in a buffer, at most 65535 */
-	uint32_t align;		/* of messages in a buffer: a power of two, or 0 */
+	uint32_t max_message;	/* longest message in bytes; UD: with GRH */
+	uint32_t max_messages;	/* messages per buffer, 1 to 65535 */
+	/* alignment of messages in bytes: 0 or a power of two */
+	uint32_t align;
 	uint32_t reserved;	/* 0 */
 };
 
 /*
- * The priority of a queue pair: the service level of its address vector, or a level from
- * 0 to QRNIC_PRIORITY_LEVELS - 1. See qrnicdv_modify_priority(3).
+ * Priority of a queue pair: the service level of its address vector, or a level
+ * from 0 to QRNIC_PRIORITY_LEVELS - 1. See qrnicdv_modify_priority(3).
  */
 #define QRNICDV_PRIORITY_SL 0u
 #define QRNICDV_PRIORITY(level) ((level) + 1u)
 
 struct qrnicdv_priority {
-	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
-	uint32_t priority;	/* as it was set, if the device has it already */
-	uint32_t level;		/* that follows from it */
+	uint64_t comp_mask;	/* valid optional members; none is defined: 0 */
+	uint32_t priority;	/* priority that the device has */
+	/* resulting level, 0 to QRNIC_PRIORITY_LEVELS - 1 */
+	uint32_t level;
 };
 
-/*
- * An end of dynamic connections: a queue pair of type IBV_QPT_DRIVER. See
- * qrnicdv_wr_set_dc_addr(3).
+/**
+ * enum qrnicdv_dc_type - kind of a queue pair of dynamic connections
+ *
+ * The queue pair has the type IBV_QPT_DRIVER. See qrnicdv_wr_set_dc_addr(3).
  */
 enum qrnicdv_dc_type {
 	QRNICDV_DCTYPE_DCT = 1,		/* target */
@@ -120,28 +158,34 @@ enum qrnicdv_dc_type {
 };
 
 enum qrnicdv_dc_flags {
-	QRNICDV_DC_FULL_HANDSHAKE = 1 << 0,	/* target: of whoever takes its options */
+	/* target: requested from its initiators by ECE */
+	QRNICDV_DC_FULL_HANDSHAKE = 1 << 0,
 };
 
 struct qrnicdv_dc_attr {
 	uint32_t dc_type;	/* enum qrnicdv_dc_type */
 	uint32_t flags;		/* enum qrnicdv_dc_flags */
-	uint32_t idle;		/* DCI: disconnects after 4.096 us * 2^idle; 0: default */
-	uint32_t responders;	/* DCT: connections at a time; 0: default */
+	/* DCI: disconnects after 4.096 us * 2^idle; 0: 12 */
+	uint32_t idle;
+	uint32_t responders;	/* DCT: connections at a time; 0: 16 */
 	uint64_t dct_access_key;
 };
 
-/*
- * Shared connections: a carrier, which is a queue pair of type IBV_QPT_DRIVER, or what an
- * RC queue pair is a member of. See qrnicdv_create_qp(3).
+/**
+ * struct qrnicdv_carrier_attr - attributes of a carrier or of its member
+ *
+ * A carrier is an end of a shared connection and has the type IBV_QPT_DRIVER. A
+ * member is an RC queue pair. See qrnicdv_create_qp(3).
  */
 struct qrnicdv_carrier_attr {
-	uint64_t key;		/* of the carrier; 0 to create one, and then set to its key */
-	uint32_t number;	/* member: the carrier's queue pair number; else 0 */
+	/* key of the carrier; creating a carrier: 0 before, the key after */
+	uint64_t key;
+	/* member: queue pair number of its carrier; carrier: 0 */
+	uint32_t number;
 	uint32_t reserved;	/* 0 */
 };
 
-/* comp_mask of struct qrnicdv_qp_init_attr */
+/* Bits of comp_mask of struct qrnicdv_qp_init_attr */
 enum qrnicdv_qp_init_attr_mask {
 	QRNICDV_QP_INIT_ATTR_STREAM = 1 << 0,
 	QRNICDV_QP_INIT_ATTR_PRIORITY = 1 << 1,
@@ -150,70 +194,138 @@ enum qrnicdv_qp_init_attr_mask {
 	QRNICDV_QP_INIT_ATTR_OPTIONS = 1 << 4,
 };
 
-/* In addition to those of ibv_create_qp_ex() */
+/**
+ * struct qrnicdv_qp_init_attr - attributes besides those of ibv_create_qp_ex()
+ *
+ * The members from stream to options are optional. Each of them must be 0 if
+ * its bit in comp_mask is not set.
+ */
 struct qrnicdv_qp_init_attr {
-	uint64_t comp_mask;	/* later members that are valid */
-	uint32_t max_inl_recv;	/* bytes received into the CQE; set to what it is */
+	uint64_t comp_mask;	/* bits QRNICDV_QP_INIT_ATTR_* */
+	/* requested and then granted: longest message received into the CQE */
+	uint32_t max_inl_recv;
 	uint32_t reserved;	/* 0 */
 	struct qrnicdv_stream_attr stream;
-	uint32_t priority;	/* from each transition from RTR to RTS on */
+	uint32_t priority;	/* set at each transition from RTR to RTS */
 	uint32_t reserved2;	/* 0 */
 	struct qrnicdv_dc_attr dc;
 	struct qrnicdv_carrier_attr carrier;
-	uint32_t options;	/* QRNIC_QPO_* of the connection, from the beginning */
+	uint32_t options;	/* bits QRNIC_QPO_* of the connection */
 	uint32_t reserved3;	/* 0 */
 };
 
-/* comp_mask of struct qrnicdv_srq_init_attr */
+/* Bits of comp_mask of struct qrnicdv_srq_init_attr */
 enum qrnicdv_srq_init_attr_mask {
 	QRNICDV_SRQ_INIT_ATTR_STREAM = 1 << 0,
 };
 
-/* In addition to those of ibv_create_srq_ex() */
+/**
+ * struct qrnicdv_srq_init_attr - additional attributes of an SRQ
+ *
+ * The other attributes are those of ibv_create_srq_ex().
+ */
 struct qrnicdv_srq_init_attr {
 	uint64_t comp_mask;
 	struct qrnicdv_stream_attr stream;
 };
 
-/* What qrnicdv_wc_read_stream() returns */
+/* Result of qrnicdv_wc_read_stream() */
 enum qrnicdv_wc_stream_flags {
-	QRNICDV_WC_STREAM_USED = 1 << 0,	/* nothing more comes into the buffer */
+	QRNICDV_WC_STREAM_USED = 1 << 0,	/* the buffer is used up */
 };
 
+/**
+ * qrnicdv_is_supported() - check if a device is a qrnic adapter
+ * @device: device of ibv_get_device_list()
+ *
+ * Returns: true if @device is a qrnic adapter.
+ */
 bool qrnicdv_is_supported(struct ibv_device *device);
 
+/**
+ * qrnicdv_create_qp() - create a queue pair with attributes of this adapter
+ * @context: context of the device
+ * @attr: attributes as for ibv_create_qp_ex()
+ * @dv_attr: additional attributes; max_inl_recv and carrier.key are results
+ * @dv_attr_size: sizeof(*dv_attr)
+ *
+ * Returns: the queue pair, or NULL and sets errno. EOPNOTSUPP: the adapter, the
+ * type of the queue pair or this library does not support an attribute. EINVAL:
+ * an attribute is out of range, or @dv_attr_size is too small. Other errors are
+ * those of ibv_create_qp_ex().
+ */
 struct ibv_qp *qrnicdv_create_qp(struct ibv_context *context,
 				 struct ibv_qp_init_attr_ex *attr,
 				 struct qrnicdv_qp_init_attr *dv_attr,
 				 size_t dv_attr_size);
 
-/* Of a queue pair in RTS; it stays when the QP goes to RESET and comes back */
+/**
+ * qrnicdv_modify_priority() - set the priority of a queue pair
+ * @qp: queue pair in state RTS with a send queue
+ * @priority: QRNICDV_PRIORITY_SL or QRNICDV_PRIORITY(level)
+ *
+ * The queue pair keeps the priority when it goes to RESET and back to RTS.
+ *
+ * Returns: 0 or an errno value. EOPNOTSUPP: the adapter has no priorities, or
+ * @qp has no send queue. EINVAL: @qp is not in RTS, or @priority is out of
+ * range.
+ */
 int qrnicdv_modify_priority(struct ibv_qp *qp, uint32_t priority);
 
+/**
+ * qrnicdv_query_priority() - query priority and level of a queue pair
+ * @qp: queue pair
+ * @attr: result
+ * @attr_size: sizeof(*attr)
+ *
+ * Returns: 0 or an errno value. EOPNOTSUPP: the adapter has no priorities, or
+ * @qp has no send queue. EINVAL: @attr_size is less than 8.
+ */
 int qrnicdv_query_priority(struct ibv_qp *qp, struct qrnicdv_priority *attr,
 			   size_t attr_size);
 
-/* Between ibv_wr_start() and ibv_wr_complete(): where the work request leads */
+/**
+ * qrnicdv_wr_set_dc_addr() - set the address of a work request
+ * @qp: initiator of dynamic connections
+ * @ah: address handle of the node of the target
+ * @target: queue pair number of the target, 24 bits
+ * @access_key: access key of the target
+ *
+ * The program calls this function after it has added the work request, between
+ * ibv_wr_start() and ibv_wr_complete(). The call may be before or after the
+ * data setters.
+ *
+ * Returns: 0 or EINVAL, which ibv_wr_complete() returns, too. The causes are an
+ * invalid argument, and a work request that sends no packet.
+ */
 int qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
 			   uint32_t target, uint64_t access_key);
 
-/* What qrnicdv_create_mkey() makes a key for */
+/**
+ * struct qrnicdv_mkey_init_attr - attributes of an indirect key
+ */
 struct qrnicdv_mkey_init_attr {
-	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
+	uint64_t comp_mask;	/* valid optional members; none is defined: 0 */
 	struct ibv_pd *pd;
 	uint32_t max_pieces;	/* 1 to QRNIC_MAX_PIECES */
 	uint32_t reserved;	/* 0 */
 };
 
-/* An indirect key. Both keys are the same. */
+/**
+ * struct qrnicdv_mkey - an indirect key
+ *
+ * Both members always have the same value.
+ */
 struct qrnicdv_mkey {
 	uint32_t lkey;
 	uint32_t rkey;
 };
 
-/*
- * A piece: length bytes at addr of another key; in repetition i at
- * addr + i * stride, modulo 2^64
+/**
+ * struct qrnicdv_piece - a piece of an indirect key
+ *
+ * The piece is length bytes of the key lkey. In repetition i, the piece begins
+ * at addr + i * stride, modulo 2^64.
  */
 struct qrnicdv_piece {
 	uint32_t lkey;
@@ -224,47 +336,132 @@ struct qrnicdv_piece {
 };
 
 enum qrnicdv_mkey_flags {
-	QRNICDV_MKEY_NEW_VARIANT = 1 << 0,	/* earlier values of the key become invalid */
+	/* changes the variant, so earlier values of the key become invalid */
+	QRNICDV_MKEY_NEW_VARIANT = 1 << 0,
 };
 
-/* What a key is made of: the pieces one behind the other, gone through repeat times */
+/**
+ * struct qrnicdv_mkey_layout - pieces of an indirect key
+ *
+ * The range of the key consists of the list of pieces, repeated.
+ */
 struct qrnicdv_mkey_layout {
-	uint64_t comp_mask;	/* later members that are valid; none yet: 0 */
-	uint64_t start;		/* address of the key's first byte */
-	uint32_t access;	/* IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_... */
-	uint32_t repeat;	/* at least 1 */
+	uint64_t comp_mask;	/* valid optional members; none is defined: 0 */
+	uint64_t start;		/* address of the first byte of the key */
+	/* IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_* */
+	uint32_t access;
+	/* repetitions of the list of pieces, at least 1 */
+	uint32_t repeat;
 	uint32_t num_pieces;	/* 1 to max_pieces */
 	uint32_t flags;		/* enum qrnicdv_mkey_flags */
 	const struct qrnicdv_piece *pieces;
 };
 
+/**
+ * qrnicdv_create_mkey() - create an indirect key
+ * @attr: attributes
+ * @attr_size: sizeof(*attr)
+ *
+ * The key is invalid until qrnicdv_wr_reg_mkey() registers its pieces.
+ *
+ * Returns: the key, or NULL and sets errno. EOPNOTSUPP: the adapter or this
+ * library does not support indirect keys or an attribute. EINVAL: @attr_size is
+ * too small, the protection domain is NULL, or max_pieces is out of range.
+ * ENOMEM: the device has no space for the pieces.
+ */
 struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr,
 					 size_t attr_size);
 
+/**
+ * qrnicdv_destroy_mkey() - destroy an indirect key
+ * @mkey: the key, valid or invalid
+ *
+ * The program first waits for the completion of all work requests that use the
+ * key.
+ *
+ * Returns: 0 or an errno value. After an error the key still exists.
+ */
 int qrnicdv_destroy_mkey(struct qrnicdv_mkey *mkey);
 
-/* Between ibv_wr_start() and ibv_wr_complete() */
+/**
+ * qrnicdv_wr_reg_mkey() - add a work request that registers an indirect key
+ * @qp: RC, UC or XRC send queue pair
+ * @mkey: invalid key
+ * @layout: address range, rights and pieces; copied by the call
+ * @layout_size: sizeof(*layout)
+ *
+ * The program calls this function between ibv_wr_start() and ibv_wr_complete().
+ *
+ * Returns: 0 or an errno value, which ibv_wr_complete() returns, too. EINVAL:
+ * an argument is invalid. EBUSY: an earlier registration still uses the buffer
+ * of the key. EOPNOTSUPP: the queue pair or the adapter does not support
+ * indirect keys. ENOMEM: the send queue is full.
+ */
 int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
 			const struct qrnicdv_mkey_layout *layout,
 			size_t layout_size);
 
-/* The opcode of its completion */
+/* Opcode of the completion of qrnicdv_wr_reg_mkey() */
 #define QRNICDV_WC_REG_MKEY IBV_WC_DRIVER1
 
+/**
+ * qrnicdv_create_srq() - create a streaming SRQ
+ * @context: context of the device
+ * @attr: attributes as for ibv_create_srq_ex()
+ * @dv_attr: additional attributes
+ * @dv_attr_size: sizeof(*dv_attr)
+ *
+ * Returns: the SRQ, or NULL and sets errno. EOPNOTSUPP: the adapter or this
+ * library does not support an attribute. EINVAL: an attribute is out of range,
+ * or @dv_attr_size is too small. Other errors are those of ibv_create_srq_ex().
+ */
 struct ibv_srq *qrnicdv_create_srq(struct ibv_context *context,
 				   struct ibv_srq_init_attr_ex *attr,
 				   struct qrnicdv_srq_init_attr *dv_attr,
 				   size_t dv_attr_size);
 
-/* Of the completion that cq stands on, between ibv_start_poll() and ibv_end_poll() */
+/**
+ * qrnicdv_wc_read_stream() - return the place of a message in its buffer
+ * @cq: completion queue, between ibv_start_poll() and ibv_end_poll()
+ * @offset: result: offset of the message in its buffer, in bytes
+ *
+ * Returns: QRNICDV_WC_STREAM_USED if the buffer is used up, otherwise 0.
+ */
 uint32_t qrnicdv_wc_read_stream(struct ibv_cq_ex *cq, uint32_t *offset);
 
+/**
+ * qrnicdv_query_device() - query limits, capabilities and doorbell page
+ * @context: context of the device
+ * @attr: result
+ * @attr_size: sizeof(*attr)
+ *
+ * Returns: 0 or an errno value. EOPNOTSUPP: another provider. EINVAL: @attr_size
+ * is less than 8.
+ */
 int qrnicdv_query_device(struct ibv_context *context,
 			 struct qrnicdv_device_attr *attr, size_t attr_size);
 
+/**
+ * qrnicdv_query_qp() - query rings, doorbell records and indices of a QP
+ * @qp: queue pair
+ * @attr: result
+ * @attr_size: sizeof(*attr)
+ *
+ * Returns: 0 or an errno value. EOPNOTSUPP: another provider. EINVAL: @attr_size
+ * is less than 8.
+ */
 int qrnicdv_query_qp(struct ibv_qp *qp, struct qrnicdv_qp *attr,
 		     size_t attr_size);
 
+/**
+ * qrnicdv_query_cq() - query ring, doorbell record and indices of a CQ
+ * @cq: completion queue
+ * @attr: result
+ * @attr_size: sizeof(*attr)
+ *
+ * Returns: 0 or an errno value. EOPNOTSUPP: another provider. EINVAL: @attr_size
+ * is less than 8.
+ */
 int qrnicdv_query_cq(struct ibv_cq *cq, struct qrnicdv_cq *attr,
 		     size_t attr_size);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * srq.c: creates, modifies and destroys shared receive queues, XRC SRQs and those with a
- * tag list among them. srq_ring.c posts to the ring.
+ * srq.c: creates, modifies and destroys shared receive queues, including XRC,
+ * tag-matching and streaming SRQs. The callers are libibverbs, through the
+ * operations of qrnic.c, and direct.c for streaming SRQs. Posting is in
+ * srq_ring.c, and slots are released by poll.c. This file takes no lock.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +15,10 @@
 #include "cq.h"
 #include "srq.h"
 
-/* Sizes; one slot more than can be posted, see struct qrnic_srq */
+/*
+ * Computes the sizes. The ring has one slot more than can be posted; see struct
+ * qrnic_srq.
+ */
 static int plan(const struct qrnic_context *ctx,
 		const struct ibv_srq_attr *attr, uint32_t *log_size,
 		uint32_t *log_stride)
@@ -63,7 +68,7 @@ static void kernel_sizes(const struct qrnic_srq *srq, struct ibv_srq_attr *attr)
 {
 	attr->max_wr = srq->slots - 1;
 	attr->max_sge = srq->max_sge;
-	/* The limit is ignored at creation (ibv_create_srq(3)) */
+	/* The limit is ignored at creation, as ibv_create_srq(3) requires */
 	attr->srq_limit = 0;
 }
 
@@ -85,7 +90,10 @@ static int register_srq(struct qrnic_srq *srq, struct ibv_pd *pd,
 	return err;
 }
 
-/* Makes one that has a CQ, and then findable for the completions there */
+/*
+ * Creates an SRQ with its own CQ, and then adds it to that CQ, so that polling
+ * finds it.
+ */
 static int register_xrc_srq(struct qrnic_srq *srq,
 			    const struct ibv_srq_init_attr_ex *attr,
 			    uint32_t log_size, uint32_t log_stride,
@@ -139,8 +147,10 @@ static int check_tags(const struct qrnic_context *ctx,
 }
 
 /*
- * With ex an XRC SRQ or one with tags, else one of the basic kind; stream: NULL, or it
- * is streaming; err: what is wrong already
+ * Creates an SRQ: with ex an XRC or tag-matching SRQ, otherwise a basic SRQ.
+ * The argument stream has the attributes of a streaming SRQ, or is NULL. The
+ * argument err is the result of earlier checks, so that all errors have one
+ * path.
  */
 static struct ibv_srq *create(struct ibv_pd *pd, struct ibv_srq_init_attr *basic,
 			      struct ibv_srq_init_attr_ex *ex,
@@ -188,7 +198,10 @@ err_out:
 	return NULL;
 }
 
-/* The basic kind comes by qrnic_create_srq() */
+/*
+ * Creates an XRC or tag-matching SRQ. libibverbs calls qrnic_create_srq() for
+ * the basic type.
+ */
 struct ibv_srq *qrnic_create_srq_ex(struct ibv_context *context,
 				    struct ibv_srq_init_attr_ex *attr)
 {
@@ -209,7 +222,7 @@ struct ibv_srq *qrnic_create_srq(struct ibv_pd *pd,
 		      ctx->capabilities & QRNIC_CAP_SRQ ? 0 : EOPNOTSUPP);
 }
 
-/* Of either kind, without the capability EOPNOTSUPP */
+/* Creates a streaming SRQ of basic or XRC type. */
 struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
 					struct ibv_srq_init_attr_ex *attr,
 					const struct qrnic_stream *stream)
@@ -236,7 +249,10 @@ struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
 	srq = create(attr->pd, &basic, xrc ? attr : NULL, stream, err);
 	if (!srq || xrc)
 		return srq;
-	/* What libibverbs does behind create_srq, which it does not know of here */
+	/*
+	 * These members are set by libibverbs after create_srq, which this
+	 * function does not go through, so they are set here
+	 */
 	srq->context = context;
 	srq->srq_context = attr->srq_context;
 	srq->pd = attr->pd;
@@ -271,7 +287,10 @@ int qrnic_destroy_srq(struct ibv_srq *ibsrq)
 	err = ibv_cmd_destroy_srq(ibsrq);
 	if (err)
 		return err;
-	/* Only one that has a CQ has completions of its own */
+	/*
+	 * Only an SRQ with its own CQ is in a list. Completions of others are
+	 * removed with their queue pairs.
+	 */
 	if (srq->cq)
 		qrnic_cq_remove_srq(srq->cq, srq);
 	srq_free(srq);

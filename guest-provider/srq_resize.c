@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * srq_resize.c: shared receive queues get another ring while others post and poll
- * (manual, "Resizing an SRQ").
+ * srq_resize.c: replaces the ring of a shared receive queue while other threads
+ * post and poll (manual, "Resizing an SRQ"). qrnic_modify_srq() calls
+ * qrnic_srq_resize().
+ *
+ * A resize has four steps, which hold resize_mutex. The function begin()
+ * removes free slots that the new ring does not have, and prepare() allocates
+ * the new ring. Then move() copies the WQEs and sends the command to the
+ * device, while posting writes to both rings. At last end() replaces the ring,
+ * or restores the slots after an error. The lock of the SRQ is held only for
+ * short parts.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +21,10 @@
 #include "commands.h"
 #include "srq.h"
 
-/* Slots that are copied without letting posters and pollers in between */
+/*
+ * Slots that are copied at once; the lock is released between, so that other
+ * threads can post and poll
+ */
 #define SLOTS_AT_ONCE 64u
 
 static uint32_t log_of(uint32_t slots)
@@ -22,8 +33,9 @@ static uint32_t log_of(uint32_t slots)
 }
 
 /*
- * Slots of the smallest ring that has all slots in use and the next one; posted
- * counts those in use. Room is for all slots, and zero. Under the lock.
+ * Returns the smallest number of slots that contains all used slots and the
+ * next one, and counts the used slots in posted. The array is_free has a zeroed
+ * entry for each slot. The caller holds the lock.
  */
 static uint32_t slots_needed(const struct qrnic_srq *srq, uint8_t *is_free,
 			     uint32_t *posted)
@@ -45,7 +57,10 @@ static uint32_t slots_needed(const struct qrnic_srq *srq, uint8_t *is_free,
 	return needed;
 }
 
-/* Free slots that the ring to come has not are put aside. Under the lock. */
+/*
+ * Removes free slots that the new ring does not have. The caller holds the
+ * lock.
+ */
 static void slots_put_aside(struct qrnic_srq *srq, uint32_t slots)
 {
 	uint32_t slot = srq->head, last = slot;
@@ -60,7 +75,10 @@ static void slots_put_aside(struct qrnic_srq *srq, uint32_t slots)
 	srq->tail = last;
 }
 
-/* Slots from first on join those that are free. Under the lock. */
+/*
+ * Appends slots from first on to the list of free slots. The caller holds the
+ * lock.
+ */
 static void slots_append(struct qrnic_srq *srq, uint32_t first, uint32_t end)
 {
 	uint32_t slot;
@@ -71,7 +89,10 @@ static void slots_append(struct qrnic_srq *srq, uint32_t first, uint32_t end)
 	}
 }
 
-/* Of what is posted meanwhile, those who post write both */
+/*
+ * Copies the WQEs to the new ring. WQEs that are posted meanwhile need no copy,
+ * because posting writes to both rings.
+ */
 static void slots_copy(struct qrnic_srq *srq, void *to, uint32_t slots)
 {
 	uint32_t slot, end;
@@ -87,17 +108,20 @@ static void slots_copy(struct qrnic_srq *srq, void *to, uint32_t slots)
 	}
 }
 
-/* What a ring needs, and what becomes of the old ones */
+/* Memory for the new ring, and later the memory of the old ring */
 struct plan {
 	uint32_t slots;
 	struct qrnic_buffer ring;
-	/* NULL: those that there are suffice */
+	/* New tables, or NULL if the existing tables are large enough */
 	uint32_t *next;
 	uint64_t *wr_id;
 	int32_t *seen;
 };
 
-/* From now on there are no slots but those that both rings have */
+/*
+ * Chooses the new size and removes free slots beyond it. From now on only slots
+ * that both rings have are used.
+ */
 static int begin(struct qrnic_srq *srq, uint32_t max_wr, struct plan *plan)
 {
 	uint8_t *is_free = calloc(srq->slots, 1);
@@ -174,7 +198,10 @@ static void tables_grow(struct qrnic_srq *srq, struct plan *plan)
 	plan->seen = seen;
 }
 
-/* What is left in plan afterwards is of no use */
+/*
+ * Replaces the ring, or restores the slots after an error. The caller frees the
+ * memory that is then in plan.
+ */
 static void end(struct qrnic_srq *srq, struct plan *plan, int err)
 {
 	qrnic_lock(&srq->lock);
@@ -196,8 +223,8 @@ static void end(struct qrnic_srq *srq, struct plan *plan, int err)
 }
 
 /*
- * With IBV_SRQ_MAX_WR in the mask. A smaller ring than asked for is never made, a
- * larger one if WQEs that are posted have slots beyond it.
+ * Resizes an SRQ. The new ring is at least as large as requested. The ring is
+ * larger than requested if posted WQEs have slots beyond the requested size.
  */
 int qrnic_srq_resize(struct qrnic_srq *srq, struct ibv_srq_attr *attr, int mask)
 {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * srq_ring.c: the ring of a shared receive queue. Its slots return in any order, so a free
- * list links them by their numbers, and each WQE names the slot of the next one (manual,
- * "Shared receive queues"). Programs post here, and poll.c returns slots here; both hold
- * the lock of the SRQ. srq_resize.c replaces the ring by another.
+ * srq_ring.c: the ring of a shared receive queue. Slots become free in any
+ * order, so a list links the free slots by their numbers. Each WQE contains the
+ * slot of the next WQE (manual, "Shared receive queues").
+ *
+ * Programs post here, and poll.c releases slots here. Both hold the lock of the
+ * SRQ. srq_resize.c replaces the ring.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,7 +46,10 @@ int qrnic_srq_ring_alloc(struct qrnic_srq *srq, uint32_t log_size,
 		if (!srq->seen)
 			return ENOMEM;
 	}
-	/* The device begins at slot 0 (manual, "Shared receive queues") */
+	/*
+	 * The device begins at slot 0, so the list does, too (manual, "Shared
+	 * receive queues")
+	 */
 	for (slot = 0; slot < srq->slots; slot++)
 		srq->next[slot] = slot + 1;
 	srq->head = 0;
@@ -53,8 +58,8 @@ int qrnic_srq_ring_alloc(struct qrnic_srq *srq, uint32_t log_size,
 }
 
 /*
- * Appends a completed slot to the free list and returns its wr_id. The caller holds
- * the lock, which a poll takes once for a batch
+ * Appends a completed slot to the list of free slots and returns its wr_id. The
+ * caller holds the lock, because a poll takes it once for a batch.
  */
 uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 {
@@ -64,7 +69,10 @@ uint64_t qrnic_srq_take_back(struct qrnic_srq *srq, uint32_t slot)
 	return srq->wr_id[slot];
 }
 
-/* Returns the WQE in a slot that has not been released. The caller holds the lock */
+/*
+ * Returns the WQE in a slot that was not released. The caller holds the lock,
+ * because a resize replaces the ring.
+ */
 const union qrnic_segment *qrnic_srq_wqe(const struct qrnic_srq *srq,
 					 uint32_t slot)
 {
@@ -81,11 +89,17 @@ static int build_recv(struct qrnic_srq *srq, const struct ibv_recv_wr *wr)
 
 	if (unlikely(wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_sge))
 		return EINVAL;
-	/* The last free slot stays free, because its successor is not known yet */
+	/*
+	 * The last free slot is not used, because the number of the next slot
+	 * is not known yet
+	 */
 	if (unlikely(slot == srq->tail))
 		return ENOMEM;
 
-	/* A slot is contiguous, and the device reads no WQE beyond the record */
+	/*
+	 * A slot is contiguous, so the WQE is written in place. The device
+	 * reads no WQE beyond the record.
+	 */
 	segment = srq->ring + at;
 	segment->recv.data_segments = htole32(wr->num_sge);
 	segment->recv.index = htole32(slot);
@@ -121,9 +135,9 @@ int qrnic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 	}
 	if (srq->producer != before) {
 		/*
-		 * WQEs, then record. There is no doorbell, because the device reads
-		 * the record when it fetches a WQE (manual, chapter "Shared receive
-		 * queues").
+		 * The WQEs must be visible before the record. No doorbell is
+		 * needed, because the device reads the record when it fetches a
+		 * WQE (manual, "Shared receive queues").
 		 */
 		udma_to_device_barrier();
 		qrnic_tsan_post(srq->record);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * tags.c: tag lists of SRQs of type IBV_SRQT_TM: posting operations, and what their
- * completions and those of entries give back.
+ * tags.c: tag lists of SRQs of type IBV_SRQT_TM (manual, "Tag matching").
+ * Programs post operations with ibv_post_srq_ops(), and poll.c calls
+ * qrnic_tags_retire() for their completions and for those of entries. srq.c
+ * allocates and frees the list. The lock of the SRQ is held in both cases.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,13 +15,16 @@
 #include "qp.h"
 #include "srq.h"
 
-/* A handle is the number of an entry, with how often that was in use above it */
+/*
+ * A handle is the number of an entry. The upper bits count the uses of the
+ * entry, so that an old handle is recognised.
+ */
 #define HANDLE_BITS 14u
 #define HANDLE_MASK ((1u << HANDLE_BITS) - 1)
 
 struct tag_entry {
 	uint64_t wr_id;
-	/* Of a free one: the next */
+	/* Next free entry, if this entry is free */
 	uint32_t next;
 	uint32_t uses;
 	bool posted;
@@ -29,11 +34,17 @@ struct tag_op {
 	uint64_t wr_id;
 	uint32_t entry;
 	bool add;
-	/* Its completion is for the ring only */
+	/*
+	 * The program does not see the completion, because it did not request
+	 * one
+	 */
 	bool hidden;
 };
 
-/* All but the buffer's place under the lock of the SRQ */
+/*
+ * A tag list and its ring of operations. The lock of the SRQ protects all
+ * members but buf.
+ */
 struct qrnic_tags {
 	struct qrnic_buffer buf;
 	struct qrnic_queue_record *record;
@@ -42,7 +53,7 @@ struct qrnic_tags {
 	uint32_t max_sge;
 	uint32_t producer;
 	uint32_t consumer;
-	/* The last one that asked for a completion */
+	/* Producer index of the last operation with a completion */
 	uint32_t signaled;
 	uint32_t max_tags;
 	uint32_t free;
@@ -79,7 +90,7 @@ int qrnic_tags_alloc(struct qrnic_srq *srq,
 	srq->tags = tags;
 	tags->max_tags = cap->max_num_tags;
 	tags->slots = 1u << ilog32(cap->max_ops - 1);
-	/* Entries have as many data segments as WQEs may have */
+	/* An entry may have as many data segments as a receive WQE */
 	tags->log_stride =
 		ilog32(qrnic_wqebbs(QRNIC_TAG_OP_SEGMENTS + ctx->max_recv_sge) -
 		       1);
@@ -113,7 +124,10 @@ struct qrnic_tag_ring qrnic_tags_request(const struct qrnic_tags *tags)
 	};
 }
 
-/* The number of the entry that ADD makes and DEL takes out; an error or 0 */
+/*
+ * Finds the entry that ADD allocates or DEL removes. Returns an errno value or
+ * 0.
+ */
 static int find_entry(struct qrnic_tags *tags, struct ibv_ops_wr *wr,
 		      uint32_t *number)
 {
@@ -134,7 +148,11 @@ static int find_entry(struct qrnic_tags *tags, struct ibv_ops_wr *wr,
 		if (*number >= tags->max_tags)
 			return EINVAL;
 		entry = &tags->entry[*number];
-		/* A message has taken it; the device says so of the last handle */
+		/*
+		 * A message has already matched the entry. The operation is
+		 * posted with an invalid number, so that the device completes
+		 * it with an error.
+		 */
 		if (!entry->posted || entry->uses != wr->tm.handle >> HANDLE_BITS)
 			*number = tags->max_tags;
 		return 0;
@@ -193,7 +211,10 @@ static int build_op(struct qrnic_tags *tags, struct ibv_ops_wr *wr)
 	if (add)
 		take_entry(tags, wr, number);
 
-	/* So that the ring comes back where the program asks for nothing */
+	/*
+	 * At least every half ring one operation completes, because only
+	 * completions free slots of the ring.
+	 */
 	signal = wr->flags & IBV_OPS_SIGNALED ||
 		 wr->opcode == IBV_WR_TAG_DEL ||
 		 tags->producer - tags->signaled >= tags->slots / 2;
@@ -249,7 +270,10 @@ int qrnic_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
 		}
 	}
 	if (tags->producer != before) {
-		/* Operations, then record, then doorbell (manual, "Doorbells") */
+		/*
+		 * The order is operations, record, doorbell, because the device
+		 * reads the operations after the record (manual, "Doorbells")
+		 */
 		udma_to_device_barrier();
 		qrnic_store_record(&tags->record->producer, tags->producer);
 		mmio_wc_start();
@@ -262,8 +286,9 @@ int qrnic_post_srq_ops(struct ibv_srq *ibsrq, struct ibv_ops_wr *wr,
 }
 
 /*
- * What a CQE with CQET_ENTRY or CQET_OPERATION gives back; false if it is nothing to
- * the program. The device need not be trusted. Under the lock of the SRQ.
+ * Releases an entry or operation for a CQE with CQET_ENTRY or CQET_OPERATION.
+ * Returns false if the program does not see the CQE. Numbers are checked,
+ * because the device is not trusted. The caller holds the lock of the SRQ.
  */
 bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
 		       uint64_t *wr_id)
@@ -276,7 +301,10 @@ bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
 		if (index >= tags->max_tags || !tags->entry[index].posted)
 			return false;
 		*wr_id = tags->entry[index].wr_id;
-		/* A match whose data is still to come keeps its handle */
+		/*
+		 * A match whose data is not complete keeps its handle, because
+		 * a second CQE follows
+		 */
 		if (!ok || cqe->tagged & QRNIC_CQET_DATA_VALID)
 			give_entry(tags, index);
 		return true;
@@ -286,7 +314,7 @@ bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
 	op = &tags->op[index & (tags->slots - 1)];
 	tags->consumer = index + 1;
 	*wr_id = op->wr_id;
-	/* Of one that was added not, or taken out */
+	/* The entry is released if ADD has failed or DEL has succeeded */
 	if (op->add != ok && op->entry < tags->max_tags &&
 	    tags->entry[op->entry].posted)
 		give_entry(tags, op->entry);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * wq.c: receive work queues, tables of them, and the queue pairs that spread
- * frames over a table (RSS).
+ * wq.c: receive work queues, indirection tables, and queue pairs that
+ * distribute frames over a table (RSS). libibverbs calls this file through the
+ * operations of qrnic.c. The lock of the receive queue is taken only for
+ * posting and reset.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +15,8 @@
 #include "qp.h"
 
 /*
- * A receive work queue is a queue pair without a send queue to the device, and so
- * it is here: completions find qp by its number.
+ * A receive work queue. The device and the library treat it as a queue pair
+ * without a send queue, so that polling finds it by its number.
  */
 struct qrnic_recv_wq {
 	struct ibv_wq wq;
@@ -53,7 +55,7 @@ static int check_wq(const struct qrnic_context *ctx,
 	return 0;
 }
 
-/* The ring, and the record behind it */
+/* Allocates the ring and the doorbell record behind it. */
 static int alloc_ring(struct qrnic_qp *qp, const struct ibv_wq_init_attr *attr,
 		      struct qrnic_create_wq_cmd *cmd)
 {
@@ -101,8 +103,8 @@ static int register_wq(struct qrnic_recv_wq *wq, struct ibv_wq_init_attr *attr,
 	err = qrnic_qp_table_add(qp->ctx, qp);
 	if (err) {
 		/*
-		 * ibv_cmd_destroy_wq() uses both, which the verb makes after this
-		 * function
+		 * libibverbs initialises both after this function, but
+		 * ibv_cmd_destroy_wq() uses them, so they are initialised here
 		 */
 		pthread_mutex_init(&wq->wq.mutex, NULL);
 		pthread_cond_init(&wq->wq.cond, NULL);
@@ -256,7 +258,10 @@ static int check_rss(const struct qrnic_context *ctx,
 	       0 : EINVAL;
 }
 
-/* Makes a queue pair without queues, to which flow rules lead */
+/*
+ * Creates a queue pair for RSS, without queues, because flow rules send its
+ * frames to the work queues of the table.
+ */
 struct ibv_qp *qrnic_create_rss(struct ibv_context *context,
 				struct ibv_qp_init_attr_ex *attr)
 {

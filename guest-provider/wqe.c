@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * wqe.c: send WQEs: their segments, their path into the ring, and the doorbell. Address
- * handles are here, because datagram segments copy their address: the kernel driver
- * resolves and checks it.
+ * wqe.c: send WQEs: their segments, the copy to the ring, and the doorbell.
+ *
+ * Functions of post.c, post_ex.c and mkey.c call this file while they hold the
+ * lock of the send queue. Address handles are also here, because datagram
+ * segments contain the address that the kernel driver has resolved and checked.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,20 +15,29 @@
 #include "commands.h"
 #include "qp.h"
 
-/* The SQ takes WQEs from RTS on; in the error states it flushes them */
+/*
+ * Returns true in RTS and later states. In error states the device flushes new
+ * WQEs.
+ */
 bool qrnic_send_allowed(const struct qrnic_qp *qp)
 {
 	return qp->vqp.qp.state >= IBV_QPS_RTS;
 }
 
-/* Whether all that was posted is completed, as far as is known here */
+/*
+ * Returns true if all posted WQEs are known to be complete. Others may have
+ * completed without being polled.
+ */
 bool qrnic_sq_is_idle(struct qrnic_wq *sq)
 {
 	return sq->producer == atomic_load_explicit(&sq->consumer,
 						    memory_order_relaxed);
 }
 
-/* Starts a WQE with its control segment, which qrnic_sq_push() fills in */
+/*
+ * Begins a WQE. The control segment is filled in by qrnic_sq_push(), because
+ * only then the number of segments is known.
+ */
 void qrnic_wqe_begin(struct qrnic_wqe *wqe, uint8_t opcode, uint8_t flags,
 		     __be32 imm)
 {
@@ -76,7 +87,10 @@ void qrnic_wqe_add_flush(struct qrnic_wqe *wqe, uint32_t length, uint8_t type,
 	};
 }
 
-/* The device itself puts the QP's Q_Key where qkey has bit 31 set */
+/*
+ * Appends a datagram segment. If bit 31 of qkey is set, the device uses the
+ * Q_Key of the QP instead.
+ */
 void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
 			    uint32_t qpn, uint32_t qkey)
 {
@@ -90,7 +104,7 @@ void qrnic_wqe_add_datagram(struct qrnic_wqe *wqe, const struct qrnic_ah *ah,
 	wqe->segments += sizeof(segment) / QRNIC_SEGMENT_SIZE;
 }
 
-/* A whole Ethernet frame follows, whose checksums the adapter may compute */
+/* Appends the Ethernet segment; the payload is a whole frame. */
 int qrnic_wqe_add_frame(const struct qrnic_qp *qp, struct qrnic_wqe *wqe,
 			unsigned int send_flags)
 {
@@ -106,8 +120,9 @@ int qrnic_wqe_add_frame(const struct qrnic_qp *qp, struct qrnic_wqe *wqe,
 }
 
 /*
- * Errors that can be seen here are returned at once, as by other providers. The
- * device finds the others, because it knows the region.
+ * Appends the bind segment. Errors that the library can detect are returned at
+ * once, as other providers do. The device detects the others, because it knows
+ * the region.
  */
 int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 		       uint32_t rkey, const struct ibv_mw_bind_info *info)
@@ -117,12 +132,15 @@ int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 				    IBV_ACCESS_REMOTE_ATOMIC;
 	struct qrnic_bind_seg segment = {};
 
-	/* LOCAL_WRITE, which some programs give, says nothing of a window */
+	/*
+	 * LOCAL_WRITE has no effect on a window, but is accepted, because some
+	 * programs set it
+	 */
 	if (info->mw_access_flags & ~(rights | IBV_ACCESS_LOCAL_WRITE |
 				      IBV_ACCESS_ZERO_BASED))
 		return EINVAL;
 	if (info->mr) {
-		/* A window needs a region with a translation table below it */
+		/* Only regions with a translation table can have windows */
 		if (verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_MR &&
 		    verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_DMABUF_MR &&
 		    verbs_get_mr(info->mr)->mr_type != IBV_MR_TYPE_IMPORTED_MR)
@@ -132,8 +150,8 @@ int qrnic_wqe_add_bind(struct qrnic_wqe *wqe, const struct ibv_mw *mw,
 		return EINVAL;
 	}
 	/*
-	 * The index of the key belongs to the window; the program chooses the variant
-	 * only
+	 * The program chooses only the variant, because the index of the key
+	 * belongs to the window.
 	 */
 	segment.key = htole32((mw->rkey & ~QRNIC_KEY_VARIANT_MASK) |
 			      (rkey & QRNIC_KEY_VARIANT_MASK));
@@ -164,13 +182,16 @@ void qrnic_wqe_add_data(struct qrnic_wqe *wqe, uint64_t address,
 		       lkey);
 }
 
-/* Appends to the inline data, which begins behind the segments so far */
+/* Appends inline data behind the segments, which must be complete. */
 int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
 			 const void *data, size_t length)
 {
 	size_t end = wqe->segments * QRNIC_SEGMENT_SIZE + wqe->inline_length;
 
-	/* A WQE has the one or the other; setters of both may have been called */
+	/*
+	 * A WQE has either SGEs or inline data. The program may have called
+	 * setters of both.
+	 */
 	if (wqe->sges || length > max_inline - wqe->inline_length ||
 	    length > sizeof(wqe->segment) - end)
 		return EINVAL;
@@ -183,7 +204,7 @@ int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
 	return 0;
 }
 
-/* Completes the control segment for the place in the ring; returns the blocks */
+/* Completes control segment and padding. Returns the number of basic blocks. */
 static uint32_t wqe_finish(struct qrnic_wqe *wqe, uint32_t index)
 {
 	struct qrnic_sq_ctrl *ctrl = &wqe->segment[0].ctrl;
@@ -198,7 +219,10 @@ static uint32_t wqe_finish(struct qrnic_wqe *wqe, uint32_t index)
 				 QRNIC_SEGMENT_SIZE;
 	}
 	blocks = qrnic_wqebbs(wqe->segments);
-	/* Nothing of the stack, nor of earlier WQEs, goes to the device */
+	/*
+	 * The rest of the last block is cleared, so that the device gets no
+	 * data of the stack or of earlier WQEs.
+	 */
 	tail = blocks * QRNIC_SEGMENTS_PER_WQEBB - wqe->segments;
 	memset(&wqe->segment[wqe->segments], 0, tail * QRNIC_SEGMENT_SIZE);
 	ctrl->operation = htole32(
@@ -210,7 +234,10 @@ static uint32_t wqe_finish(struct qrnic_wqe *wqe, uint32_t index)
 	return blocks;
 }
 
-/* Puts a WQE into the ring, where the device does not look before the record */
+/*
+ * Copies a WQE to the ring. The device does not read it before qrnic_sq_ring()
+ * writes the doorbell record.
+ */
 int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
 {
 	struct qrnic_wq *sq = &qp->sq;
@@ -218,10 +245,16 @@ int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
 	uint32_t blocks, used, i;
 
 	blocks = wqe_finish(wqe, sq->producer);
-	/* Acquire: pairs with the release in cqe_retire(), see there */
+	/*
+	 * Acquire pairs with the release in cqe_retire(), so that the slot is
+	 * written after the poller has read it.
+	 */
 	used = sq->producer -
 	       atomic_load_explicit(&sq->consumer, memory_order_acquire);
-	/* The ring may have room for more WQEs than max_send_wr, if they are small */
+	/*
+	 * Both limits are checked, because the ring may have space for more
+	 * than max_send_wr small WQEs.
+	 */
 	if (blocks > sq->size - used ||
 	    qp->sq_posted - atomic_load_explicit(&qp->sq_retired,
 						 memory_order_relaxed) >=
@@ -240,7 +273,7 @@ int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id)
 	return 0;
 }
 
-/* Rings with the WQE itself, in the window of the doorbell page */
+/* Writes a WQE and its doorbell to the direct-WQE window. */
 static void ring_direct(struct qrnic_qp *qp, const struct qrnic_wqe *wqe)
 {
 	uint32_t blocks = qrnic_wqebbs(wqe->segments);
@@ -252,8 +285,8 @@ static void ring_direct(struct qrnic_qp *qp, const struct qrnic_wqe *wqe)
 
 	qrnic_lock(&db->window_lock);
 	/*
-	 * Stops the window from being written before the record, and, where the
-	 * page is write-combining, from merging with what came before.
+	 * The barrier keeps the window behind the doorbell record. On a
+	 * write-combining page it also prevents merging with earlier writes.
 	 */
 	mmio_wc_start();
 	for (i = 0; i < blocks * QRNIC_SEGMENTS_PER_WQEBB; i++) {
@@ -265,19 +298,23 @@ static void ring_direct(struct qrnic_qp *qp, const struct qrnic_wqe *wqe)
 					i * QRNIC_SEGMENT_SIZE + word, value);
 		}
 	}
-	/* Stops the doorbell from overtaking the window */
+	/* The barrier keeps the doorbell behind the window. */
 	mmio_flush_writes();
 	mmio_write64(db->page + QRNIC_DB_DIRECT,
 		     number | (uint64_t)qp->sq.producer << 32);
-	/* Stops the next user of the window from overtaking this doorbell */
+	/*
+	 * The barrier keeps writes of the next user of the window behind this
+	 * doorbell.
+	 */
 	mmio_flush_writes();
 	qrnic_unlock(&db->window_lock);
 }
 
 /*
- * A direct WQE saves the device a read, and costs the CPU eight writes more for
- * each block. It pays only while the device has nothing else to do: with WQEs
- * before it in the ring the read is a part of a batch, or the copy is dropped.
+ * Returns true if a direct WQE is faster than a doorbell. A direct WQE saves
+ * the device a read, and costs the CPU eight more writes for each block. If
+ * earlier WQEs are still in the ring, the device reads all WQEs together or
+ * drops the copy, so the writes would be wasted.
  */
 static bool direct_worthwhile(struct qrnic_qp *qp, uint32_t blocks)
 {
@@ -288,12 +325,15 @@ static bool direct_worthwhile(struct qrnic_qp *qp, uint32_t blocks)
 	       atomic_load_explicit(&sq->consumer, memory_order_relaxed);
 }
 
-/* Hands all that is in the ring to the device; one WQE may go along directly */
+/*
+ * Writes the doorbell record and the doorbell. direct is NULL or the only new
+ * WQE.
+ */
 void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
 {
 	/*
-	 * Stops the record from becoming visible before the WQEs: the device may
-	 * read it at any time, for an earlier doorbell.
+	 * The barrier makes the WQEs visible before the record, because an
+	 * earlier doorbell may make the device read the record at any time.
 	 */
 	udma_to_device_barrier();
 	qrnic_tsan_post(qp->sq.record);
@@ -303,11 +343,17 @@ void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
 		ring_direct(qp, direct);
 		return;
 	}
-	/* Stops the doorbell from passing the record, which says up to where */
+	/*
+	 * The barrier keeps the doorbell behind the record, because the device
+	 * reads the producer index from the record.
+	 */
 	mmio_wc_start();
 	qrnic_ring_doorbell(qp->db, QRNIC_DB_SQ, qp->vqp.qp.qp_num,
 			    qp->sq.producer);
-	/* Sends the doorbell now, should the page be mapped write-combining */
+	/*
+	 * On a write-combining page the doorbell would otherwise wait in the
+	 * CPU.
+	 */
 	mmio_flush_writes();
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * xrc.c: XRC domains, and targets, which have no queue and so nothing here but
- * what the core keeps. Initiators are in create.c, XRC SRQs in srq.c.
+ * xrc.c: XRC domains and XRC targets. A target has no queues, so the library
+ * only keeps the object. Initiators are in create.c, and XRC SRQs in srq.c.
+ * libibverbs calls this file through the operations of qrnic.c, and create.c
+ * calls qrnic_create_target(). No lock is held.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -66,7 +68,9 @@ struct ibv_qp *qrnic_create_target(struct ibv_context *context,
 	return &qp->vqp.qp;
 }
 
-/* The target of another process, or another handle of this one's */
+/*
+ * Opens a target of another process, or opens a target of this process again.
+ */
 struct ibv_qp *qrnic_open_qp(struct ibv_context *context,
 			     struct ibv_qp_open_attr *attr)
 {
