@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * carrier.c: carriers of shared connections (manual, Shared connections): who may
- * become a member, and how long a carrier stays. The queue pair of a carrier can be
- * destroyed, and its process can end, when queue pairs of other processes are members:
- * then nobody finds it any more, and the last member takes it along. Those of sharing.c
- * have no queue pair.
+ * carrier.c: carrier QPs of shared connections (manual, Shared connections):
+ * the creation of a carrier, its members, and its lifetime.
+ *
+ * A process creates a carrier by a queue pair of type DRIVER (qp.c), or
+ * sharing.c creates one without a queue pair. Each member has a reference. The
+ * process of a carrier may destroy its queue pair, or end, while queue pairs of
+ * other processes are members. Afterwards no new member can find the carrier,
+ * and the last member destroys it. The mutex of the QP, or sharing_mutex,
+ * protects the path.
  */
 #include <linux/cgroup_rdma.h>
 #include <linux/random.h>
@@ -15,9 +19,9 @@
 
 #ifdef CONFIG_CGROUP_RDMA
 /*
- * Charges the process for a queue pair of the device. uverbs charges for
- * objects of processes, but a carrier can outlive its object, and carriers of
- * sharing.c have no object.
+ * Charges the process for a queue pair of the device. The charge of uverbs for
+ * the object does not suffice, because a carrier may outlive its object, and a
+ * carrier of sharing.c has none.
  */
 static int qrnic_carrier_charge(struct qrnic_ib_carrier *carrier)
 {
@@ -60,10 +64,10 @@ static struct qrnic_ib_carrier *qrnic_carrier_alloc(struct qrnic_ib_dev *dev)
 }
 
 /*
- * Makes the carrier of a queue pair that is being created. The queue pair is
- * only a handle of the carrier: uverbs requires a PD and CQs, which are
- * unused. The key is random, so that no process can guess the key of another
- * process's carrier.
+ * Prepares the carrier of a queue pair that is being created. The queue pair is
+ * only a handle of the carrier: uverbs requires a PD and CQs, which are unused.
+ * The key is random, so that no process can guess the key of another process's
+ * carrier.
  */
 int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *init,
 			  const struct qrnic_create_qp_req *request)
@@ -88,7 +92,7 @@ int qrnic_carrier_prepare(struct qrnic_ib_qp *qp, const struct ib_qp_init_attr *
 	return 0;
 }
 
-/* Frees the carrier of a queue pair that the device has not made. */
+/* Frees the carrier of a queue pair that could not be created in the device. */
 void qrnic_carrier_unprepare(struct qrnic_ib_qp *qp)
 {
 	struct qrnic_ib_carrier *carrier = rcu_dereference_protected(qp->carrier, true);
@@ -99,7 +103,10 @@ void qrnic_carrier_unprepare(struct qrnic_ib_qp *qp)
 	kfree(carrier);
 }
 
-/* The address that it sends from, or NULL, which nobody else gets meanwhile */
+/*
+ * Sets the source address of the path, or NULL. The reference to the GID entry
+ * prevents that the entry gets another address.
+ */
 void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
 			const struct ib_gid_attr *sgid)
 {
@@ -110,7 +117,10 @@ void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
 	carrier->sgid = sgid;
 }
 
-/* Nobody finds it: its queue pair, or the share that made it, was the first to go. */
+/*
+ * Destroys the carrier in the device. No new member can find it, because its
+ * queue pair or its share has released its reference.
+ */
 static void qrnic_carrier_release(struct kref *users)
 {
 	struct qrnic_ib_carrier *carrier =
@@ -127,7 +137,10 @@ static void qrnic_carrier_release(struct kref *users)
 	kfree_rcu(carrier, rcu);
 }
 
-/* Without a queue pair and a key: only sharing.c knows it, and puts it. */
+/*
+ * Creates a carrier without a queue pair and a key. Only sharing.c uses it, and
+ * releases it with qrnic_carrier_put(). Returns the carrier or an ERR_PTR().
+ */
 struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 {
 	const struct qrnic_qp_ctx context = { .type = QRNIC_QPT_CARRIER };
@@ -147,12 +160,13 @@ struct qrnic_ib_carrier *qrnic_carrier_create(struct qrnic_ib_dev *dev)
 	return carrier;
 }
 
+/* Releases a reference. The last one destroys the carrier; sleeps then. */
 void qrnic_carrier_put(struct qrnic_ib_carrier *carrier)
 {
 	kref_put(&carrier->users, qrnic_carrier_release);
 }
 
-/* For a member, which leaves it */
+/* Adds a member. qrnic_carrier_leave() removes the member. */
 void qrnic_carrier_enter(struct qrnic_ib_carrier *carrier)
 {
 	kref_get(&carrier->users);
@@ -160,8 +174,9 @@ void qrnic_carrier_enter(struct qrnic_ib_carrier *carrier)
 }
 
 /*
- * The carrier of this number and key, for a member, which leaves it. The key is all
- * that protects it: which numbers are those of carriers, rdma tells everybody.
+ * Adds a member to the carrier with this number and key. The key is the only
+ * protection, because the tool rdma shows the numbers of carriers to every
+ * user. Returns the carrier, or ERR_PTR(-EACCES) if there is none with both.
  */
 struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number,
 					    u64 key)
@@ -172,7 +187,10 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 	if (!qp)
 		return joined;
 	if (qp->is_carrier) {
-		/* Whoever destroys the queue pair waits for the reference. */
+		/*
+		 * The reference to the queue pair is enough, because its
+		 * destruction waits for the reference.
+		 */
 		carrier = rcu_dereference_protected(qp->carrier, true);
 		if (carrier->key == key) {
 			qrnic_carrier_enter(carrier);
@@ -184,9 +202,9 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 }
 
 /*
- * Releases a member that the device has destroyed or never had. The caller
- * must not hold the mutex of a queue pair, because the last member destroys
- * the carrier.
+ * Removes a member that the device has destroyed or never had. The caller must
+ * not hold the mutex of a queue pair, because the last member destroys the
+ * carrier.
  */
 void qrnic_carrier_leave(struct qrnic_ib_carrier *carrier)
 {
@@ -202,8 +220,10 @@ static struct qrnic_ib_carrier *qrnic_carrier_replace(struct qrnic_ib_qp *qp,
 }
 
 /*
- * After the queue pair was modified: gives back the carrier that it is to leave, if any.
- * joined is the one that it has become a member of, or NULL.
+ * Updates the carrier of a queue pair that was modified. The argument joined is
+ * the carrier that the queue pair has become a member of, or NULL. Returns the
+ * carrier that the caller must leave, or NULL. Called under the mutex of the
+ * QP.
  */
 struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
 					       struct qrnic_ib_carrier *joined,
@@ -224,7 +244,10 @@ struct qrnic_ib_carrier *qrnic_carrier_changed(struct qrnic_ib_qp *qp,
 	return NULL;
 }
 
-/* The last step of a queue pair's destruction: a carrier stays, if it has members. */
+/*
+ * Releases the carrier at the end of the queue pair's destruction. A carrier
+ * with members stays.
+ */
 void qrnic_carrier_drop(struct qrnic_ib_qp *qp)
 {
 	struct qrnic_ib_carrier *carrier;
@@ -241,8 +264,9 @@ void qrnic_carrier_drop(struct qrnic_ib_qp *qp)
 }
 
 /*
- * The core finds the MAC address and the hop limit of a destination only for the types
- * that it knows to be connected, and for whoever makes an address handle.
+ * Resolves MAC address and hop limit of the destination of a carrier. An
+ * address handle is created for this purpose, because the RDMA core resolves
+ * only address handles and its own connected types of QP.
  */
 int qrnic_carrier_resolve(struct qrnic_ib_qp *qp, struct rdma_ah_attr *attr)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * compat.h: differences between kernel versions in the RDMA core's memory on demand and in
- * its requests and responses of a driver, whose headers only the files of ib/ need.
+ * compat.h: differences between kernel versions in two parts of the RDMA core
+ * that only ib/ uses: paging on demand, and requests and responses of drivers.
+ * Other differences are in include/compat.h.
  */
 #ifndef QRNIC_IB_COMPAT_H
 #define QRNIC_IB_COMPAT_H
@@ -17,7 +18,7 @@
 
 /*
  * Since 7.1 the RDMA core has helpers for the requests and responses of
- * drivers, and reports to libraries if a driver always uses them. These
+ * drivers, and reports to libraries that a driver always uses them. These
  * functions do the same in older kernels.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 1, 0)
@@ -26,9 +27,9 @@
 #define QRNIC_ROBUST_UDATA
 
 /*
- * An older library sends less than size, but at least the bytes of the first
- * version. A newer library sends more. These bytes must be zero, because this
- * kernel does not know their meaning.
+ * Copies a request from user space. An older library sends less than size, but
+ * at least the bytes of the first version. A newer library sends additional
+ * bytes, which must be zero, because this kernel does not know their meaning.
  */
 static inline int qrnic_udata_copy_in(struct ib_udata *udata, void *request,
 				      size_t size, size_t least)
@@ -47,8 +48,8 @@ static inline int qrnic_udata_copy_in(struct ib_udata *udata, void *request,
 }
 
 /*
- * An older library gets the beginning; a newer library gets zeros behind the
- * end.
+ * Copies a response to user space. An older library receives the beginning. A
+ * newer library receives zeros after the end.
  */
 static inline int qrnic_udata_copy_out(struct ib_udata *udata, void *response,
 				       size_t size)
@@ -90,10 +91,7 @@ static inline int ib_is_udata_in_empty(struct ib_udata *udata)
 }
 #endif
 
-/*
- * The RDMA core of 7.1 has no helper for this; later kernels may not have one
- * either.
- */
+/* Sends a response of zeros. The RDMA core of 7.1 has no helper for this. */
 static inline int qrnic_udata_no_response(struct ib_udata *udata)
 {
 	if (udata && udata->outlen && clear_user(udata->outbuf, udata->outlen))
@@ -102,12 +100,15 @@ static inline int qrnic_udata_no_response(struct ib_udata *udata)
 }
 
 /*
- * Since 6.16 the RDMA core keeps flags of its own with the pages of memory on demand,
- * and the driver maps each of them.
+ * Since 6.16 the RDMA core keeps flags of its own with the pages of a region on
+ * demand, and the driver maps each page. Before, the RDMA core mapped them.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define QRNIC_ODP_READ 0
-/* The RDMA core counts huge pages in two ways. */
+/*
+ * Ignored, because with this flag the RDMA core counts huge pages
+ * inconsistently.
+ */
 #define QRNIC_ODP_IGNORED IB_ACCESS_HUGETLB
 #define QRNIC_ODP_WRITE HMM_PFN_WRITE
 
@@ -123,7 +124,10 @@ static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *ume
 	address = hmm_dma_map_pfn(device, &umem->map, index, &p2pdma);
 	if (dma_mapping_error(device, address))
 		return 0;
-	/* The RDMA core counts down when a page is unmapped, the driver counts up. */
+	/*
+	 * The driver counts mapped pages here, because the RDMA core decrements
+	 * the count when it unmaps a page.
+	 */
 	if (!(pfn & HMM_PFN_DMA_MAPPED))
 		umem->npages++;
 	return address | QRNIC_PAGE_PRESENT |
@@ -143,7 +147,10 @@ static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *ume
 	u64 pfn = index << (umem->page_shift - PAGE_SHIFT);
 	dma_addr_t *entry = &umem->dma_list[index];
 
-	/* The RDMA core forgets the right to write when a page is only read. */
+	/*
+	 * The right is restored, because the RDMA core clears it when a page is
+	 * mapped for reading only.
+	 */
 	if (*entry && umem->umem.writable && umem->pfn_list[pfn] & HMM_PFN_WRITE)
 		*entry |= ODP_WRITE_ALLOWED_BIT;
 	return *entry;

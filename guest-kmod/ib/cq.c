@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * cq.c: completion queues. Those of user space are polled there; here are their
- * life and the kernel's own, with polling, arming and cleaning.
+ * cq.c: completion queues. The driver creates, resizes and destroys CQs of
+ * processes, which poll them in user space. For CQs of the kernel this file
+ * also has polling, arming and cleaning.
+ *
+ * The order for a CQ is: create, then poll and arm in any context, then
+ * destroy. cq->lock protects the consumer side of a kernel CQ. Completions find
+ * their QP by its number (object.c). The device is not trusted, so each CQE is
+ * compared with the posted requests.
  */
 #include <linux/if_vlan.h>
 #include <rdma/ib_umem.h>
@@ -16,7 +22,7 @@ static_assert((int)RDMA_NETWORK_ROCE_V1 == QRNIC_NETWORK_ROCE_V1);
 static_assert((int)RDMA_NETWORK_IPV4 == QRNIC_NETWORK_IPV4);
 static_assert((int)RDMA_NETWORK_IPV6 == QRNIC_NETWORK_IPV6);
 
-/* Bit 7 of the opcode, valid also in a CQE with an error */
+/* Bit 7 of the opcode, which is valid also in a CQE with an error */
 #define CQE_RECEIVE QRNIC_CQE_RECV
 
 static int qrnic_cq_user_memory(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
@@ -81,7 +87,7 @@ static int qrnic_cq_check(struct qrnic_ib_dev *dev, const struct ib_cq_init_attr
 	return 0;
 }
 
-/* Request of a user CQ, and its memory */
+/* Reads the request for a CQ of user space, and prepares its memory. */
 static int qrnic_cq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 				 const struct ib_cq_init_attr *attr,
 				 struct ib_udata *udata, struct qrnic_cq_ctx *context)
@@ -112,27 +118,36 @@ static void qrnic_cq_core_destroy(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *
 		return;
 
 	/*
-	 * qrnic_cq_destroy() leaves the CQ in the table if the command fails. Now,
-	 * after the reset, it succeeds.
+	 * The second call succeeds, because the reset has destroyed the CQ. The
+	 * call is needed because the first one has left the CQ in the table.
 	 */
 	qrnic_destroy_failed(dev, QRNIC_CMD_DESTROY_CQ, cq->core.cqn, err);
 	qrnic_cq_destroy(dev->qdev, &cq->core);
 }
 
-/* Hard interrupt */
+/*
+ * Calls the handler of the CQ. Hard interrupt context, or called by flush.c
+ * with interrupts disabled.
+ */
 static void qrnic_ib_cq_comp(struct qrnic_cq *core)
 {
 	struct qrnic_ib_cq *cq = container_of(core, struct qrnic_ib_cq, core);
 	struct ib_cq *ibcq = &cq->ibcq;
 
-	/* Before the handler, which may request anew */
+	/*
+	 * Cleared before the handler runs, because the handler may request the
+	 * next event.
+	 */
 	WRITE_ONCE(cq->requested, false);
 	WRITE_ONCE(cq->any_requested, false);
 	if (ibcq->comp_handler)
 		ibcq->comp_handler(ibcq, ibcq->cq_context);
 }
 
-/* Verbs cannot say what the error is (subtype); the core logs it at debug level. */
+/*
+ * Reports an error of the CQ. The subtype is not reported, because verbs have
+ * no such member; the core logs it at debug level.
+ */
 static void qrnic_ib_cq_event(struct qrnic_cq *core, u8 subtype)
 {
 	struct ib_cq *ibcq = &container_of(core, struct qrnic_ib_cq, core)->ibcq;
@@ -211,8 +226,9 @@ int qrnic_ib_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 }
 
 /*
- * The device copies what the process has not consumed and goes on in the new
- * ring; the old one is let go. The record stays in the buffer of create_cq.
+ * Replaces the ring of a user CQ. The device copies the CQEs that the process
+ * has not consumed, and continues in the new ring. The record stays in the
+ * buffer of create_cq.
  */
 static int qrnic_cq_resize_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq,
 				const struct qrnic_resize_cq_req *request)
@@ -243,7 +259,7 @@ static int qrnic_cq_resize_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_cq *cq
 	}
 	mutex_unlock(&cq->resize_mutex);
 
-	/* The old ring, or after an error the new one */
+	/* Frees the old ring, or after an error the new one. */
 	qrnic_table_free(dev->qdev, &table);
 err_umem:
 	ib_umem_release(umem);
@@ -294,7 +310,10 @@ int qrnic_ib_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 			     sizeof(moderation));
 }
 
-/* What only a datagram's receive completion says: who sent it, and how it came */
+/*
+ * Sets the members that only receive completions of datagrams have: the sender
+ * and the headers.
+ */
 static void qrnic_cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
 					struct ib_wc *wc)
 {
@@ -307,18 +326,19 @@ static void qrnic_cq_translate_datagram(const struct qrnic_cqe *cqe, u8 flags,
 	wc->wc_flags |= IB_WC_WITH_NETWORK_HDR_TYPE | IB_WC_WITH_SMAC;
 	if (flags & QRNIC_CQEF_GRH)
 		wc->wc_flags |= IB_WC_GRH;
-	/* A tag of VLAN 0 carries a priority only. */
+	/* A tag of VLAN 0 contains a priority only. */
 	if (flags & QRNIC_CQEF_VLAN && vlan_id) {
 		wc->vlan_id = vlan_id;
 		wc->wc_flags |= IB_WC_WITH_VLAN;
 	}
 }
 
-/* Polling of a CQ: what stays from one CQE to the next */
+/* State of a poll of a CQ */
 struct cq_poll {
 	struct qrnic_ib_dev *dev;
 	struct qrnic_ib_cq *cq;
-	struct qrnic_ib_qp *qp;		/* of the last CQE; to be put */
+	/* QP of the last CQE, with a reference */
+	struct qrnic_ib_qp *qp;
 };
 
 static struct qrnic_ib_qp *qrnic_cq_qp(struct cq_poll *poll, u32 qpn)
@@ -332,8 +352,9 @@ static struct qrnic_ib_qp *qrnic_cq_qp(struct cq_poll *poll, u32 qpn)
 }
 
 /*
- * Whether the CQE can be true: the QP completes such requests in this CQ. The device
- * need not be trusted. Without a QP it can be true: the QP is being destroyed.
+ * Returns true if the CQE can be valid: the QP has such requests, and completes
+ * them in this CQ. This is checked because the device is not trusted. Without a
+ * QP it can be valid, because the QP is being destroyed.
  */
 static bool qrnic_cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *qp,
 			       bool receive, u32 srqn)
@@ -351,7 +372,10 @@ static bool qrnic_cq_completes(const struct cq_poll *poll, const struct qrnic_ib
 	return qp->has_rq && !srqn;
 }
 
-/* Takes the request that a CQE is for; false if there is none to tell of. */
+/*
+ * Removes the request of a CQE from its queue. Returns false if the CQE is
+ * invalid, or if its QP is being destroyed.
+ */
 static bool qrnic_cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 			     bool receive, struct qrnic_ib_request *request)
 {
@@ -360,7 +384,10 @@ static bool qrnic_cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 	struct qrnic_ib_qp *qp = qrnic_cq_qp(poll, qpn);
 	bool good = qrnic_cq_completes(poll, qp, receive, receive ? srqn : 0);
 
-	/* The slot of the SRQ is free again also when the QP is gone. */
+	/*
+	 * The slot of an SRQ is freed even if the QP is gone, because other QPs
+	 * use the SRQ.
+	 */
 	if (good && receive && srqn)
 		good = qrnic_srq_complete(poll->dev, srqn, index, request);
 	else if (good && qp)
@@ -374,8 +401,9 @@ static bool qrnic_cq_request(struct cq_poll *poll, const struct qrnic_cqe *cqe,
 }
 
 /*
- * Whoever posted the buffer reads as much of it as the completion says; of a datagram
- * he leaves out the 40 bytes before the payload.
+ * Returns true if the length in a CQE is possible. The user reads as many bytes
+ * of its buffer, so a larger length would be dangerous. A datagram has 40
+ * additional bytes before the payload, which the user skips.
  */
 static bool qrnic_cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u32 room)
 {
@@ -385,9 +413,9 @@ static bool qrnic_cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u
 }
 
 /*
- * What a receive that has succeeded is; in the CQE of an error neither the kind nor
- * the length says anything. An RDMA write puts nothing into the buffer, so its length
- * may be any, but it does not come as a datagram.
+ * Sets the members of a successful receive. Kind and length are not valid in
+ * the CQE of an error. An RDMA write with immediate data leaves the buffer
+ * unused, so its length has no limit, but it never is a datagram.
  */
 static void qrnic_cq_translate_receive(const struct qrnic_ib_qp *qp, u8 opcode,
 				       u32 length, u32 room, struct ib_wc *wc)
@@ -418,7 +446,10 @@ static bool qrnic_cq_translate(struct cq_poll *poll, const struct qrnic_cqe *cqe
 	wc->wr_id = request.wr_id;
 	wc->qp = &qp->ibqp;
 	wc->status = min_t(u32, status, IB_WC_GENERAL_ERR);
-	/* Not the CQE's opcode: consumers decide by this one how to read wr_id. */
+	/*
+	 * The opcode comes from the request instead of the CQE, because users
+	 * decide by it how to interpret wr_id.
+	 */
 	wc->opcode = request.opcode;
 	if (wc->status == IB_WC_SUCCESS && receive)
 		qrnic_cq_translate_receive(qp, opcode, le32_to_cpu(cqe->byte_len),
@@ -457,8 +488,9 @@ int qrnic_ib_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 	spin_lock_irqsave(&cq->lock, flags);
 	/*
-	 * First the state, then the ring: once the state is fatal, the ring holds all
-	 * that the device has completed, and all other requests can be flushed.
+	 * The state is read before the ring. In the fatal state the ring then
+	 * contains all completions of the device, so all other requests can be
+	 * flushed.
 	 */
 	healthy = qrnic_healthy(dev->qdev);
 	dma_rmb();
@@ -495,15 +527,18 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	arm = FIELD_PREP(QRNIC_CQ_RECORD_SEQUENCE_MASK,
 			 cq->arm_sequence & QRNIC_CQ_RECORD_SEQUENCE_MASK);
 	/*
-	 * The record holds only the newest request: it must not hide one for any
-	 * completion that the device has not read yet.
+	 * The record has only the newest request. A request for solicited
+	 * completions must not replace one for any completion that the device
+	 * has not read yet.
 	 */
 	if ((flags & IB_CQ_SOLICITED_MASK) != IB_CQ_SOLICITED)
 		WRITE_ONCE(cq->any_requested, true);
 	else if (!READ_ONCE(cq->any_requested))
 		arm |= QRNIC_CQ_RECORD_SOLICITED_MASK;
 
-	/* The doorbell's writeq() makes the record visible before itself. */
+	/*
+	 * The writeq() of the doorbell orders the record before the doorbell.
+	 */
 	WRITE_ONCE(cq->ring.cq_record->arm, cpu_to_le32(arm));
 	healthy = qrnic_healthy(dev->qdev);
 	if (healthy)
@@ -517,12 +552,12 @@ int qrnic_ib_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	return missed;
 }
 
-/* CQEs that are checked without letting pollers in between */
+/* Number of CQEs to check before the lock is released for pollers */
 #define CLEAN_AT_ONCE 64
-/* No QP has this number, so polling drops the CQE. */
+/* Number that no QP has, so that polling drops the CQE */
 #define NO_QPN U32_MAX
 
-/* Under the lock */
+/* Marks a CQE, and frees its slot of an SRQ. Called under the lock. */
 static void qrnic_cq_clean_entry(struct qrnic_ib_cq *cq, struct qrnic_cqe *cqe)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(cq->ibcq.device);
@@ -536,9 +571,9 @@ static void qrnic_cq_clean_entry(struct qrnic_ib_cq *cq, struct qrnic_cqe *cqe)
 }
 
 /*
- * Marks the CQEs of a QP that is destroyed, or in RESET, in a kernel CQ. The slots of
- * an SRQ are free at once. The CQEs stay until they are polled, because to move the
- * others would need interrupts off for the whole walk.
+ * Marks the CQEs of a QP that is destroyed, or in RESET, in a kernel CQ. Slots
+ * of an SRQ are freed at once. The CQEs stay until they are polled, because
+ * moving the others would require disabled interrupts during the whole loop.
  */
 void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 {
@@ -549,10 +584,16 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 	if (cq->umem)
 		return;
 
-	/* All CQEs of the QP are in the ring, so those that come meanwhile are others'. */
+	/*
+	 * The loop may end at any CQE that is written later, because all CQEs
+	 * of the QP are in the ring already.
+	 */
 	while (left) {
 		spin_lock_irq(&cq->lock);
-		/* Pollers may have consumed these CQEs meanwhile. */
+		/*
+		 * Pollers may have consumed CQEs while the lock was released,
+		 * so the index is behind the consumer then.
+		 */
 		if (!begun || (s32)(cq->consumer - index) > 0)
 			index = cq->consumer;
 		begun = true;
@@ -562,7 +603,10 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 				left = 0;
 				break;
 			}
-			/* As in poll: the phase before the rest of the CQE */
+			/*
+			 * As in a poll: the phase must be read before the rest
+			 * of the CQE.
+			 */
 			dma_rmb();
 			cqe = qrnic_cqe_at(&cq->ring, index, cq->log_size);
 			if (le32_to_cpu(cqe->qpn) == qpn)

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * device_memory.c: memory of the device for processes, which map it (manual,
- * chapter Device memory). Its regions are in mr.c.
+ * Device memory). Regions of device memory are in mr.c. The memory is freed
+ * when the object is destroyed and its last mapping has ended.
  */
 #include "memory.h"
 #include "qrnic_ib.h"
 #include "verbs.h"
 
-/* Beyond the BAR lies somebody else's memory. */
+/*
+ * Returns true if the memory is within the BAR. This is checked because the
+ * device is not trusted, and addresses behind the BAR belong to other devices.
+ */
 static bool qrnic_dm_in_bar(const struct qrnic_dev *qdev, u64 offset, u64 length)
 {
 	return IS_ALIGNED(offset, PAGE_SIZE) && length <= qdev->dm_bytes &&
@@ -28,7 +32,7 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))
 		return ERR_PTR(-EOPNOTSUPP);
-	/* The core counts the bytes in 32 bits. */
+	/* The limit is 32 bits, because the RDMA core counts the bytes so. */
 	if (attr->length > U32_MAX || attr->alignment > U8_MAX)
 		return ERR_PTR(-EINVAL);
 
@@ -36,7 +40,10 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 	if (!dm)
 		return ERR_PTR(-ENOMEM);
 
-	/* A page of the CPU can be mapped only as a whole: it must be all of this DM. */
+	/*
+	 * Rounded up, because a page of the CPU can be mapped only as a whole,
+	 * and must not contain memory of another object.
+	 */
 	if (PAGE_SIZE > QRNIC_DM_PAGE_SIZE) {
 		length = PAGE_ALIGN(length);
 		alignment = max_t(u32, alignment, PAGE_SHIFT);
@@ -71,8 +78,8 @@ err_free:
 }
 
 /*
- * The device gets the memory back in qrnic_dm_mmap_free(), when the last mapping has
- * gone.
+ * Destroys the object. The memory is freed in qrnic_dm_mmap_free(), after the
+ * last mapping has ended.
  */
 int qrnic_ib_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
@@ -80,7 +87,10 @@ int qrnic_ib_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 	return 0;
 }
 
-/* Memory, so unlike doorbells its writes may be combined. */
+/*
+ * Maps the memory with write combining, which is allowed because it has no side
+ * effects.
+ */
 int qrnic_dm_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
 		  struct qrnic_ib_map *map)
 {

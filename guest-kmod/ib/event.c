@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * event.c: asynchronous events on their way from the core to the consumers of
- * verbs, and the state of the port. Events of CQs are in cq.c.
+ * event.c: passes asynchronous events of QPs and SRQs from the core to users of
+ * verbs, and reports the state of the port. Events of CQs are in cq.c.
+ *
+ * The core calls the operations in qrnic_ib_event_ops from a work item
+ * (qrnic_core.h). A reference to the object keeps it alive during the call of
+ * its event handler. The state of the port is that of the netdev, so changes
+ * also come from a netdevice notifier under RTNL. The mutex port_mutex orders
+ * all reports.
  */
 #include <linux/notifier.h>
 
@@ -52,8 +58,9 @@ static void qrnic_ib_qp_event(void *context, u32 qpn, enum qrnic_event type, u8 
 	}
 
 	/*
-	 * The number may be that of a receive work queue or of a carrier without QP.
-	 * Events of a QP that is being destroyed are dropped.
+	 * The number may belong to a receive work queue, or to a carrier
+	 * without a QP, so these are tried. Events of a QP that is being
+	 * destroyed are dropped.
 	 */
 	qp = qrnic_qp_get(dev, qpn);
 	if (!qp) {
@@ -90,7 +97,10 @@ static void qrnic_ib_srq_event(void *context, u32 srqn, enum qrnic_event type,
 	qrnic_srq_put(srq);
 }
 
-/* The state of the port is the netdev's; tells of it if it has changed. */
+/*
+ * Reports the state of the port to the RDMA core if it has changed. The state
+ * is that of the netdev.
+ */
 static void qrnic_port_report(struct qrnic_ib_dev *dev)
 {
 	struct net_device *netdev = dev->qdev->netdev;
@@ -116,8 +126,8 @@ static void qrnic_ib_port_event(void *context)
 }
 
 /*
- * Reports the state of the port. Called by the notifier of the RDMA core, where it has
- * one. qrnic_ib_netdev_event() does the same.
+ * Reports the state of the port. Called by the notifier of the RDMA core in
+ * newer kernels. In older ones qrnic_ib_netdev_event() reports the state.
  */
 void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
 				unsigned long event)
@@ -144,7 +154,10 @@ static int qrnic_ib_netdev_event(struct notifier_block *nb, unsigned long event,
 
 	switch (event) {
 	case NETDEV_REGISTER:
-		/* It has come to another network namespace. */
+		/*
+		 * The netdev has moved to another network namespace, so the
+		 * RDMA core needs it again.
+		 */
 		ib_device_set_netdev(&dev->ibdev, dev->qdev->netdev,
 				     QRNIC_IB_PORT);
 		break;
@@ -155,7 +168,7 @@ static int qrnic_ib_netdev_event(struct notifier_block *nb, unsigned long event,
 		break;
 	case NETDEV_UNREGISTER:
 		/*
-		 * The RDMA core must give back its reference before the netdev is
+		 * The RDMA core must release its reference before the netdev is
 		 * freed.
 		 */
 		ib_device_set_netdev(&dev->ibdev, NULL, QRNIC_IB_PORT);
@@ -175,8 +188,9 @@ static void qrnic_ib_fatal(void *context)
 }
 
 /*
- * No IB_EVENT_DEVICE_FATAL: a fatal error removes the device, and then uverbs
- * gives this event to every process; one of ours would be the second.
+ * IB_EVENT_DEVICE_FATAL is not reported here, because a fatal error removes the
+ * device. Then uverbs reports this event to every process, and a process must
+ * not receive it twice.
  */
 static const struct qrnic_event_ops qrnic_ib_event_ops = {
 	.qp_event = qrnic_ib_qp_event,
@@ -186,19 +200,28 @@ static const struct qrnic_event_ops qrnic_ib_event_ops = {
 	.page_fault = qrnic_ib_page_fault,
 };
 
-/* Before the device is registered: from then on there may be QPs. */
+/*
+ * Registers the callbacks. Called before the device is registered, because QPs
+ * may exist from then on.
+ */
 int qrnic_ib_events_start(struct qrnic_ib_dev *dev)
 {
 	return qrnic_register_event_handler(dev->qdev, &qrnic_ib_event_ops, dev);
 }
 
-/* When the device is no longer registered, and so has no QPs. */
+/*
+ * Unregisters the callbacks. Called after the device is unregistered, when no
+ * QP exists.
+ */
 void qrnic_ib_events_stop(struct qrnic_ib_dev *dev)
 {
 	qrnic_unregister_event_handler(dev->qdev);
 }
 
-/* After the device is registered: before, there is nobody to tell. */
+/*
+ * Starts the reports of the port. Called after the device is registered,
+ * because users can receive them only then.
+ */
 int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev)
 {
 	int err;
@@ -217,14 +240,15 @@ int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev)
 }
 
 /*
- * Before the device is unregistered: events of port and device go to work items
- * of the RDMA core that do not hold the device.
+ * Stops the reports of the port. Called before the device is unregistered,
+ * because work items of the RDMA core handle these events without a reference
+ * to the device.
  */
 void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev)
 {
 	/*
-	 * Before the notifier is unregistered, which then gets an unregistration of
-	 * every netdev.
+	 * Reports end first, because the removal of the notifier sends it an
+	 * unregistration of every netdev.
 	 */
 	qrnic_port_events_end(dev);
 	unregister_netdevice_notifier(&dev->netdev_nb);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flow.c: flow rules of raw packet queue pairs: from the layers of the verbs to
- * one match over the whole frame, which the device takes; and what rules count.
+ * flow.c: flow rules of raw packet queue pairs, and their counters. The rule of
+ * verbs is a list of layers; the device needs one match over the whole frame
+ * (manual, Flow steering). The RDMA core serialises creation and destruction of
+ * a rule. The device checks rules against each other.
  */
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -17,12 +19,16 @@ static_assert((int)IB_FLOW_ATTR_ALL_DEFAULT == QRNIC_FLOW_ALL_DEFAULT);
 static_assert((int)IB_FLOW_ATTR_MC_DEFAULT == QRNIC_FLOW_MC_DEFAULT);
 static_assert((int)IB_FLOW_ATTR_SNIFFER == QRNIC_FLOW_SNIFFER);
 
+/* Flow rule */
 struct qrnic_ib_flow {
 	struct ib_flow ibflow;
 	u32 number;
 };
 
-/* Bits of a layer: the value counts only where the mask has ones. */
+/*
+ * Sets value and mask of a member. Bits of the value outside of the mask are
+ * cleared, because the device rejects them.
+ */
 static void qrnic_bits_set(void *value, void *mask, const void *layer_value,
 			   const void *layer_mask, size_t len)
 {
@@ -36,7 +42,10 @@ static void qrnic_bits_set(void *value, void *mask, const void *layer_value,
 	}
 }
 
-/* What a layer implies of the one below: -EINVAL if that says otherwise */
+/*
+ * Requires the Ethernet type that a layer above implies. Returns -EINVAL if the
+ * rule has another one.
+ */
 static int qrnic_ethertype_imply(struct qrnic_flow_ctx *context, u16 type)
 {
 	__be16 wanted = cpu_to_be16(type);
@@ -79,7 +88,10 @@ static int qrnic_ipv4_fill(struct qrnic_flow_ctx *context,
 
 	if (spec->mask.flags)
 		return -EOPNOTSUPP;
-	/* In the last bytes of an address ::ffff:a.b.c.d */
+	/*
+	 * The device matches IPv4 addresses as IPv6 addresses ::ffff:a.b.c.d,
+	 * so they are the last bytes.
+	 */
 	qrnic_bits_set(&value->sip[12], &mask->sip[12], &spec->val.src_ip,
 		       &spec->mask.src_ip, sizeof(spec->val.src_ip));
 	qrnic_bits_set(&value->dip[12], &mask->dip[12], &spec->val.dst_ip,
@@ -127,7 +139,7 @@ static int qrnic_transport_fill(struct qrnic_flow_ctx *context,
 					       IPPROTO_TCP : IPPROTO_UDP);
 }
 
-/* The layers that were there, each once and in this order */
+/* Layers of a rule; each may occur once, in this order */
 enum flow_layer {
 	LAYER_NONE,
 	LAYER_ETHERNET,
@@ -150,10 +162,16 @@ static int qrnic_spec_fill(struct qrnic_flow_ctx *context,
 	enum flow_layer layer;
 	int err = 0;
 
-	/* Where among the layers it stands means nothing. */
+	/*
+	 * A counter may stand anywhere among the layers, because its position
+	 * has no meaning.
+	 */
 	if (spec->type == IB_FLOW_SPEC_ACTION_COUNT)
 		return qrnic_count_fill(context, &spec->flow_count);
-	/* Those that are not NORMAL say what they match by their type. */
+	/*
+	 * Other types than NORMAL accept no layers, because the type defines
+	 * the match.
+	 */
 	if (context->type != QRNIC_FLOW_NORMAL)
 		return -EINVAL;
 	switch (spec->type) {
@@ -191,8 +209,8 @@ static int qrnic_context_fill(struct qrnic_flow_ctx *context,
 	int i, err;
 
 	/*
-	 * The device has neither IB_FLOW_ATTR_FLAGS_DONT_TRAP nor rules for frames
-	 * that it sends.
+	 * Rejected, because the device supports neither
+	 * IB_FLOW_ATTR_FLAGS_DONT_TRAP nor rules for sent frames.
 	 */
 	if (attr->flags)
 		return -EOPNOTSUPP;
@@ -210,7 +228,10 @@ static int qrnic_context_fill(struct qrnic_flow_ctx *context,
 	return 0;
 }
 
-/* The core has checked the port and the caller's right to see others' frames. */
+/*
+ * Creates a rule. The RDMA core has checked the port, and that the process may
+ * receive frames of others.
+ */
 struct ib_flow *qrnic_ib_create_flow(struct ib_qp *ibqp,
 				     struct ib_flow_attr *attr,
 				     struct ib_udata *udata)
@@ -262,7 +283,7 @@ int qrnic_ib_destroy_flow(struct ib_flow *ibflow)
 	return 0;
 }
 
-/* Cleared when they are made, and counting while there is a rule with them */
+/* Allocates cleared counters, which count while a rule uses them. */
 int qrnic_ib_create_counters(struct ib_counters *ibcounters,
 			     struct uverbs_attr_bundle *attrs)
 {
@@ -284,7 +305,10 @@ int qrnic_ib_destroy_counters(struct ib_counters *ibcounters)
 	return 0;
 }
 
-/* In the order of enum qrnic_flow_counter; the process knows what it wants where. */
+/*
+ * Returns the counters in the order of enum qrnic_flow_counter. The process
+ * knows their position in its own array.
+ */
 int qrnic_ib_read_counters(struct ib_counters *ibcounters,
 			   struct ib_counters_read_attr *attr,
 			   struct uverbs_attr_bundle *attrs)

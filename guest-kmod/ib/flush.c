@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flush.c: completes the work requests of kernel consumers in the fatal state, because
- * the device completes none any more.
+ * flush.c: completes the work requests of users in the kernel in the fatal
+ * state, because the device completes none any more.
  *
- * A consumer that polls a CQ gets the completions from qrnic_flush_poll(). The work item
- * sends the events that consumers wait for, so that they poll. Both are necessary before
- * the RDMA device is unregistered: a MAD in flight holds its connection, and
- * ib_drain_qp() sleeps until its own request completes.
+ * A user that polls a CQ receives the completions from qrnic_flush_poll(). The
+ * work item sends the events that users wait for, so that they poll. Both are
+ * needed before the RDMA device is unregistered. Otherwise a MAD in flight
+ * would prevent the release of its connection, and ib_drain_qp() would sleep
+ * for ever. The lists of QPs are protected by the locks of their CQs.
  */
 #include "qp.h"
 #include "qrnic_ib.h"
@@ -28,6 +29,7 @@ void qrnic_flush_attach(struct qrnic_ib_qp *qp)
 	spin_unlock_irq(&recv_cq->lock);
 }
 
+/* Removes a kernel QP from the lists of its CQs. */
 void qrnic_flush_detach(struct qrnic_ib_qp *qp)
 {
 	struct qrnic_ib_cq *send_cq = to_qrnic_cq(qp->ibqp.send_cq);
@@ -43,7 +45,10 @@ void qrnic_flush_detach(struct qrnic_ib_qp *qp)
 	spin_unlock_irq(&recv_cq->lock);
 }
 
-/* The lock of the queue keeps out posting and a reset of the queue. */
+/*
+ * Completes requests of a queue with IB_WC_WR_FLUSH_ERR. The lock of the queue
+ * is taken, so that no request is posted and the queue is not reset meanwhile.
+ */
 static int qrnic_flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queue,
 			     int num, struct ib_wc *wc)
 {
@@ -66,8 +71,9 @@ static int qrnic_flush_queue(struct qrnic_ib_qp *qp, struct qrnic_ib_queue *queu
 }
 
 /*
- * For the holder of the CQ's lock who has seen the fatal state and then that the
- * ring is empty. What the device has executed without telling is flushed, too.
+ * Completes up to num requests. Called under the lock of the CQ, after the
+ * caller has read the fatal state and then found the ring empty. Requests that
+ * the device has executed without a CQE are flushed, too.
  */
 int qrnic_flush_poll(struct qrnic_ib_cq *cq, int num, struct ib_wc *wc)
 {
@@ -91,7 +97,10 @@ static bool qrnic_queue_pending(struct qrnic_ib_queue *queue)
 	return pending;
 }
 
-/* Whether qrnic_flush_poll() would find something; for the holder of the CQ's lock */
+/*
+ * Returns true if qrnic_flush_poll() would complete a request. Called under the
+ * lock of the CQ.
+ */
 bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
 {
 	struct qrnic_ib_qp *qp;
@@ -105,7 +114,10 @@ bool qrnic_flush_pending(struct qrnic_ib_cq *cq)
 	return false;
 }
 
-/* Sends the event that was requested for a CQ and that the device sends no more. */
+/*
+ * Sends the event that was requested for a CQ, because the device sends none
+ * any more.
+ */
 static void qrnic_flush_notify(struct qrnic_ib_cq *cq)
 {
 	unsigned long flags;
@@ -117,7 +129,9 @@ static void qrnic_flush_notify(struct qrnic_ib_cq *cq)
 	if (!due)
 		return;
 
-	/* Handlers expect to run in an interrupt. */
+	/*
+	 * Interrupts are disabled, because handlers expect interrupt context.
+	 */
 	local_irq_save(flags);
 	cq->core.comp(&cq->core);
 	local_irq_restore(flags);
@@ -132,7 +146,10 @@ static void qrnic_flush_qp(struct qrnic_ib_qp *qp)
 	};
 	bool last_wqe;
 
-	/* Taking the lock waits for posters that have not seen the fatal state. */
+	/*
+	 * The lock is taken and released to wait for posters that have not seen
+	 * the fatal state.
+	 */
 	spin_lock_irq(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
 	spin_unlock(&qp->rq.lock);
@@ -162,7 +179,10 @@ void qrnic_flush_work(struct work_struct *work)
 	}
 }
 
-/* Schedules the work that completes requests in the fatal state. Any context */
+/*
+ * Schedules the work item that completes requests in the fatal state. Any
+ * context.
+ */
 void qrnic_flush_schedule(struct qrnic_ib_dev *dev)
 {
 	queue_work(dev->qdev->event_wq, &dev->flush_work);

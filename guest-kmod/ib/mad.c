@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * mad.c: performance management agent (InfiniBand specification, 16.1): the
- * counters of the port as PortCounters and PortCountersExtended, for sysfs
- * (ports/1/counters) and for whoever asks over the wire.
+ * counters of the port as PortCounters and PortCountersExtended.
+ *
+ * The MAD layer calls qrnic_ib_process_mad() for requests from the network, and
+ * the RDMA core for sysfs (ports/1/counters). The counters of the device cannot
+ * be written, so a write only changes a base that is subtracted. pma_mutex
+ * protects the bases.
  */
 #include <rdma/ib_mad.h>
 #include <rdma/ib_pma.h>
@@ -10,10 +14,13 @@
 #include "qrnic_ib.h"
 #include "verbs.h"
 
-/* An answer takes one command: 4.096 us << 18 is a second. */
+/*
+ * Response time, 4.096 us << 18 or about one second, because a reply needs one
+ * command
+ */
 #define PMA_RESPONSE_TIME 18
 
-/* What the port counts, in the order of the bits of PortCountersExtended */
+/* Counters of the port, in the order of the bits of PortCountersExtended */
 enum {
 	PMA_XMIT_DATA,
 	PMA_RCV_DATA,
@@ -23,7 +30,8 @@ enum {
 	PMA_UNICAST_RCV_PACKETS,
 	PMA_MULTICAST_XMIT_PACKETS,
 	PMA_MULTICAST_RCV_PACKETS,
-	PMA_EXTENDED_COUNTERS,		/* the rest is in PortCounters only */
+	/* The next ones are in PortCounters only */
+	PMA_EXTENDED_COUNTERS,
 
 	PMA_LINK_DOWNED = PMA_EXTENDED_COUNTERS,
 	PMA_RCV_ERRORS,
@@ -38,8 +46,8 @@ struct pma_values {
 };
 
 /*
- * Those that an Ethernet port does not have stay 0. Data is counted in words of
- * 32 bits (16.1.3.5).
+ * Reads the counters of the port. Counters that an Ethernet port does not have
+ * stay 0. Data is counted in words of 32 bits (16.1.3.5).
  */
 static int qrnic_pma_query(struct qrnic_ib_dev *dev, struct pma_values *now)
 {
@@ -82,7 +90,10 @@ static int qrnic_pma_query(struct qrnic_ib_dev *dev, struct pma_values *now)
 	return err;
 }
 
-/* Counters of less than 64 bits stop at their largest value (16.1.3.5). */
+/*
+ * Returns the value since the last write. Counters of less than 64 bits stop at
+ * their largest value (16.1.3.5).
+ */
 static u64 qrnic_pma_get(const struct pma_values *now, const u64 *base, int counter,
 			 u64 max)
 {
@@ -107,7 +118,10 @@ static void qrnic_pma_get_counters(const struct pma_values *now, const u64 *base
 		cpu_to_be32(qrnic_pma_get(now, base, PMA_RCV_PACKETS, U32_MAX));
 }
 
-/* Of PortCountersExtended: one behind the other, in the order of their bits */
+/*
+ * Returns the first counter of PortCountersExtended. The others follow it in
+ * the order of their bits.
+ */
 static __be64 *qrnic_pma_extended(struct ib_pma_portcounters_ext *p)
 {
 	return (void *)p + offsetof(struct ib_pma_portcounters_ext,
@@ -124,7 +138,10 @@ static void qrnic_pma_get_extended(const struct pma_values *now, const u64 *base
 		counters[i] = cpu_to_be64(qrnic_pma_get(now, base, i, U64_MAX));
 }
 
-/* The counter goes on from the value: the device's own cannot be written. */
+/*
+ * Sets a selected counter to a value by changing its base, because the counter
+ * of the device cannot be written.
+ */
 static void qrnic_pma_set(const struct pma_values *now, u64 *base, int counter,
 			  bool selected, u64 value)
 {
@@ -170,7 +187,10 @@ static void qrnic_pma_set_extended(const struct pma_values *now, u64 *base,
 			      be64_to_cpu(counters[i]));
 }
 
-/* A status of the common MAD header (13.4.7) */
+/*
+ * Writes the attribute ClassPortInfo. Returns a status of the common MAD header
+ * (13.4.7).
+ */
 static __be16 qrnic_pma_class_port_info(struct ib_pma_mad *out)
 {
 	struct ib_class_port_info *info = (void *)out->data;
@@ -185,7 +205,10 @@ static __be16 qrnic_pma_class_port_info(struct ib_pma_mad *out)
 	return 0;
 }
 
-/* Each attribute has counters of its own (16.1.4.11), so two bases. */
+/*
+ * Reads or writes the counters. The two attributes have separate counters
+ * (16.1.4.11), so there are two bases. Returns a status of the MAD header.
+ */
 static __be16 qrnic_pma_counters(struct qrnic_ib_dev *dev, bool extended,
 				 struct ib_pma_mad *out)
 {
@@ -235,7 +258,10 @@ static __be16 qrnic_pma_answer(struct qrnic_ib_dev *dev, struct ib_pma_mad *out)
 	}
 }
 
-/* What is not answered here goes to the agents of the MAD layer. */
+/*
+ * Replies to performance management requests. Other MADs are passed to the
+ * agents of the MAD layer.
+ */
 int qrnic_ib_process_mad(struct ib_device *ibdev, int flags, u32 port,
 			 const struct ib_wc *wc, const struct ib_grh *grh,
 			 const struct ib_mad *in, struct ib_mad *out,

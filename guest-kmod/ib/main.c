@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * main.c: qrnic_ib.ko: probe and removal of the auxiliary device, and the
- * attributes and operations of the ib_device made of it.
+ * main.c: probe and removal of the auxiliary device, and the attributes and
+ * operations of the ib_device that represents it.
+ *
+ * The core adds the auxiliary device at each start of the adapter and deletes
+ * it at each stop, so also around a recovery. The driver registers a new
+ * ib_device at probe. At removal the RDMA core destroys all objects, and
+ * detaches processes that have the device open.
  */
 #include <linux/auxiliary_bus.h>
 #include <linux/module.h>
@@ -20,7 +25,7 @@ static_assert(sizeof(struct qrnic_modify_qp_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_cq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_resize_srq_req) % 8 == 0);
 
-/* Sets the attributes that depend on capability bits. */
+/* Sets the attributes that depend on capabilities. */
 static void qrnic_ib_query_optional(struct qrnic_ib_dev *dev,
 				    struct ib_device_attr *attr)
 {
@@ -43,7 +48,10 @@ static void qrnic_ib_query_optional(struct qrnic_ib_dev *dev,
 		attr->device_cap_flags |= IB_DEVICE_XRC;
 	if (qrnic_ib_cap(dev, QRNIC_CAP_TAG_MATCHING)) {
 		attr->tm_caps.max_rndv_hdr_size = QRNIC_MAX_RENDEZVOUS;
-		/* One handle is never used, see qrnic_tag_list_prepare(). */
+		/*
+		 * The handle 0 is never used, see qrnic_tag_list_prepare(), so
+		 * one tag less is available.
+		 */
 		attr->tm_caps.max_num_tags = QRNIC_MAX_TAGS - 1;
 		attr->tm_caps.max_ops = QRNIC_MAX_TAG_OPS;
 		attr->tm_caps.max_sge = caps->max_sge;
@@ -132,8 +140,9 @@ static int qrnic_ib_query_device(struct ib_device *ibdev, struct ib_device_attr 
 	else if (qrnic_ib_cap(dev, QRNIC_CAP_ATOMIC))
 		attr->atomic_cap = IB_ATOMIC_HCA;
 	/*
-	 * Address handles are not objects of the device; but programs that add
-	 * one to their number must not overflow.
+	 * Address handles are no objects of the device, so there is no limit.
+	 * The number is small, so that programs that add one to it do not
+	 * overflow.
 	 */
 	attr->max_ah = SZ_1M;
 	attr->max_pkeys = 1;
@@ -247,7 +256,10 @@ static const struct ib_device_ops qrnic_ib_device_ops = {
 	QRNIC_COUNTER_OBJ_SIZE(qrnic_ib_counter, counter)
 };
 
-/* The RDMA core reads them at registration, which fails if they cannot be read. */
+/*
+ * In a table of its own, because the registration of the device fails if the
+ * RDMA core cannot read these statistics.
+ */
 static const struct ib_device_ops qrnic_ib_statistics_ops = {
 	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,
 	.alloc_hw_port_stats = qrnic_ib_alloc_port_stats,
@@ -281,11 +293,17 @@ static void qrnic_ib_device_init(struct qrnic_ib_dev *dev, struct qrnic_dev *qde
 		dev->ibdev.driver_def = qrnic_uapi_definitions;
 	dev->ibdev.node_type = RDMA_NODE_IB_CA;
 	dev->ibdev.phys_port_cnt = 1;
-	/* CQs of the kernel follow their traffic; "rdma dev set" turns it off. */
+	/*
+	 * The RDMA core adapts the moderation of kernel CQs to their traffic,
+	 * unless "rdma dev set" disables this.
+	 */
 	dev->ibdev.use_cq_dim = qrnic_ib_cap(dev, QRNIC_CAP_CQ_MODERATION);
 	dev->ibdev.num_comp_vectors = qrnic_num_vectors(qdev);
 	dev->ibdev.node_guid = qdev->caps.node_guid;
-	/* The PCI device, which providers look for, not the auxiliary one */
+	/*
+	 * The parent is the PCI device instead of the auxiliary one, because
+	 * the libraries of user space search for it.
+	 */
 	dev->ibdev.dev.parent = qrnic_dma_device(qdev);
 }
 
@@ -311,7 +329,10 @@ static int qrnic_ib_device_start(struct auxiliary_device *adev)
 	if (err)
 		goto err_odp;
 
-	/* A segment of any length: pages are joined as far as they are contiguous. */
+	/*
+	 * No limit on segments, so that all contiguous pages become one
+	 * segment.
+	 */
 	dma_set_max_seg_size(qrnic_dma_device(qdev), UINT_MAX);
 	auxiliary_set_drvdata(adev, dev);
 	err = ib_register_device(&dev->ibdev, "qrnic%d", qrnic_dma_device(qdev));
@@ -346,8 +367,9 @@ static int qrnic_ib_probe(struct auxiliary_device *adev,
 }
 
 /*
- * ib_unregister_device() takes the device away from its users, however many hold
- * it open, and destroys their objects, for which commands must still work.
+ * Unregisters the device. The RDMA core detaches processes that have the device
+ * open, and destroys their objects. The events are stopped afterwards, because
+ * the destruction still needs commands and events.
  */
 static void qrnic_ib_remove(struct auxiliary_device *adev)
 {
@@ -373,7 +395,10 @@ static const struct auxiliary_device_id qrnic_ib_id_table[] = {
 };
 MODULE_DEVICE_TABLE(auxiliary, qrnic_ib_id_table);
 
-/* Synchronous, because qrnic_auxdev_add() checks the result when the device is added. */
+/*
+ * Probed synchronously, because qrnic_auxdev_add() checks the result as soon as
+ * the device is added.
+ */
 static struct auxiliary_driver qrnic_ib_driver = {
 	.name = "rdma",
 	.driver.probe_type = PROBE_FORCE_SYNCHRONOUS,

@@ -1,47 +1,65 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * memory.h: memory regions, windows and keys, device memory, and memory of processes,
- * as the files of qrnic_ib.ko that create such objects see them.
+ * memory.h: memory regions, windows and keys, device memory, and pinned memory
+ * of processes. Included by the files of qrnic_ib.ko that create such objects.
  */
 #ifndef QRNIC_IB_MEMORY_H
 #define QRNIC_IB_MEMORY_H
 
 #include "qrnic_ib.h"
 
-/* An indirect key, which is no ib_mr */
+/* Indirect key; it has a PD, but is no ib_mr */
 struct qrnic_ib_mkey {
 	struct ib_pd *ibpd;
 	u32 index;
 };
 
+/*
+ * Memory region. The RDMA core serialises its registration, re-registration and
+ * deregistration.
+ */
 struct qrnic_ib_mr {
 	struct ib_mr ibmr;
+	/* First address of the region, as users of the key name it */
 	u64 start;
+	/* Index of the key; the key is index << 8 | variant */
 	u32 index;
-	u32 address_space;		/* 0: at start, the CPU has other memory */
+	/*
+	 * Number of the address space if the process has this memory at start;
+	 * otherwise 0
+	 */
+	u32 address_space;
 	u8 access;
-	u8 page_shift;			/* 0: DMA region */
+	/* log2 of the page size; 0 for a DMA region */
+	u8 page_shift;
 	bool zero_based;
 
-	/* user */
+	/* Region of user space only */
 	struct ib_umem *umem;
 	struct qrnic_table table;
-	struct qrnic_ib_odp *odp;	/* on demand; then these two are not used */
+	/* Region on demand; then umem and table are not used */
+	struct qrnic_ib_odp *odp;
 
-	/* fast registration; the device reads pages while the key is valid */
+	/*
+	 * Fast registration only: the page list, which the device reads while
+	 * the key is valid
+	 */
 	__le64 *pages;
 	dma_addr_t pages_dma;
 	u32 max_pages;
 	u32 num_pages;
 };
 
+/* Device memory of a process */
 struct qrnic_ib_dm {
 	struct ib_dm ibdm;
 	struct qrnic_ib_map map;
 	u32 number;
-	u64 offset;			/* in the device memory */
+	/* offset in the device memory, in bytes */
+	u64 offset;
 };
 
+/* Memory window */
 struct qrnic_ib_mw {
 	struct ib_mw ibmw;
 	u32 index;
@@ -62,7 +80,7 @@ static inline struct qrnic_ib_mw *to_qrnic_mw(struct ib_mw *ibmw)
 	return container_of(ibmw, struct qrnic_ib_mw, ibmw);
 }
 
-/* mkey.c */
+/* mkey.c: memory keys */
 u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev);
 int qrnic_access_rights(struct qrnic_ib_dev *dev, int access);
 int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
@@ -72,7 +90,7 @@ struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 					    u32 *key);
 void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey);
 
-/* udata.c */
+/* udata.c: requests of user space, and memory of user queues */
 int qrnic_udata_none(struct ib_udata *udata);
 struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 				     u64 length, u64 rings);
@@ -83,28 +101,31 @@ struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 lengt
 				u64 ring, u32 record_offset,
 				struct qrnic_table *table, dma_addr_t *record);
 
-/* user_memory.c */
+/* user_memory.c: pinned memory and address spaces of processes */
 void qrnic_user_memory_init(struct qrnic_ib_dev *dev);
-/* Returns -EOPNOTSUPP, with a message, if the kernel copies all DMA. */
+/* Returns -EOPNOTSUPP and logs it, if the kernel copies all DMA. */
 int qrnic_user_memory_check(struct qrnic_ib_dev *dev);
-/* Pins memory as ib_umem_get() does; -EOPNOTSUPP if the device would access a copy. */
+/*
+ * Pins memory as ib_umem_get() does. Returns -EOPNOTSUPP if the device would
+ * access a copy.
+ */
 struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length,
 			       int access);
-/* Returns -EOPNOTSUPP, with a message, if the device would access a copy. */
+/* Returns -EOPNOTSUPP and logs it, if the device would access a copy. */
 int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem);
 bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev);
 bool qrnic_dma_address_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address);
-/* Logs the reason, at a limited rate. Returns -EOPNOTSUPP. */
+/* Logs at a limited rate that DMA would be copied. Returns -EOPNOTSUPP. */
 int qrnic_copied_error(struct qrnic_ib_dev *dev);
 int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number);
 void qrnic_address_space_put(struct qrnic_ib_dev *dev, u32 number);
 
-/* mr.c */
+/* mr.c: null regions, and pages of a fast registration */
 int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key);
 void qrnic_pd_null_key_destroy(struct qrnic_ib_pd *pd);
 struct qrnic_translation qrnic_mr_pages(const struct qrnic_ib_mr *mr);
 
-/* device_memory.c */
+/* device_memory.c: mappings of device memory */
 int qrnic_dm_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma,
 		  struct qrnic_ib_map *map);
 void qrnic_dm_mmap_free(struct qrnic_ib_map *map);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * mkey.c: creates memory keys for all kinds of memory: rights, variant, the command
- * (manual, Memory keys); and indirect keys, whose pieces are parts of other keys of the
- * process (manual, Keys of keys).
+ * mkey.c: creates memory keys for all kinds of memory: rights, variant, the
+ * command (manual, Memory keys). Also has indirect keys, whose pieces are parts
+ * of other keys of the process (manual, Keys of keys). The callers are mr.c,
+ * odp.c and uapi.c; the RDMA core serialises the calls for one object.
  */
 #include <linux/random.h>
 
@@ -15,7 +16,9 @@ static_assert(IB_ACCESS_REMOTE_READ == QRNIC_ACCESS_REMOTE_READ);
 static_assert(IB_ACCESS_REMOTE_ATOMIC == QRNIC_ACCESS_REMOTE_ATOMIC);
 static_assert(IB_ACCESS_MW_BIND == QRNIC_ACCESS_MW_BIND);
 
-/* The device's rights for those of verbs, or an error */
+/*
+ * Returns the rights of the device for access flags of verbs, or -EOPNOTSUPP.
+ */
 int qrnic_access_rights(struct qrnic_ib_dev *dev, int access)
 {
 	u8 rights;
@@ -32,8 +35,9 @@ int qrnic_access_rights(struct qrnic_ib_dev *dev, int access)
 }
 
 /*
- * The variant of a new key. It differs from that of the last key, which may have had
- * the same index, and nobody can guess it.
+ * Returns the variant of a new key. The variant is random, so that keys cannot
+ * be guessed. Also the variant differs from the last one, so that a destroyed
+ * key is invalid even if its index is used again.
  */
 u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev)
 {
@@ -41,7 +45,11 @@ u8 qrnic_mkey_variant(struct qrnic_ib_dev *dev)
 				 &dev->next_variant);
 }
 
-/* Makes a key of a PD; its context is otherwise complete. */
+/*
+ * Creates a key of a PD. The caller has set all members of the context but
+ * variant and pd. Returns 0 and sets *index and *key, or returns a negative
+ * errno.
+ */
 int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
 		      u32 *index, u32 *key)
 {
@@ -58,7 +66,10 @@ int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
 	return err;
 }
 
-/* Makes the key of an MR whose members and context are otherwise complete. */
+/*
+ * Creates the key of an MR. The caller has set the other members of the MR and
+ * of the context. Returns 0 or a negative errno.
+ */
 int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
 {
 	int err;
@@ -72,8 +83,8 @@ int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
 }
 
 /*
- * Creates an indirect key. The process defines its pieces by work requests. The PD cannot
- * be freed before the key.
+ * Creates an indirect key, whose pieces the process defines by work requests.
+ * The PD counts the key, so that it cannot be freed before the key.
  */
 struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 					    u32 *key)
@@ -105,6 +116,7 @@ struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 	return mkey;
 }
 
+/* Destroys an indirect key. */
 void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey)
 {
 	qrnic_destroy(to_qrnic_dev(mkey->ibpd->device), QRNIC_CMD_DESTROY_MKEY,

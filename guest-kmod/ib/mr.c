@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * mr.c: memory regions: a memory key with the rights and, but for DMA regions,
- * the translation table (manual, Memory keys).
+ * mr.c: memory regions and windows: a memory key with rights and, except for
+ * DMA regions, a translation table (manual, Memory keys).
+ *
+ * Regions on demand are in odp.c, and device memory is in device_memory.c. The
+ * RDMA core serialises the calls for one region. The memory of a region stays
+ * pinned until the device has destroyed its key.
  */
 #include <linux/sched.h>
 #include <rdma/ib_umem.h>
@@ -41,9 +45,10 @@ struct ib_mr *qrnic_ib_get_dma_mr(struct ib_pd *ibpd, int access)
 }
 
 /*
- * The table has the largest pages that the memory allows. The core chooses them
- * so that an address and its place in the table agree in the low bits; a
- * zero-based region borrows the process's address for that.
+ * Allocates the table with the largest pages that the memory allows. The RDMA
+ * core chooses a size for which an address and its offset in the table agree in
+ * the low bits. For a zero-based region the address in the process is used
+ * instead.
  */
 static int qrnic_mr_table(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr, u64 virt)
 {
@@ -80,8 +85,9 @@ static void qrnic_mr_context(const struct qrnic_ib_mr *mr,
 }
 
 /*
- * Who polls a queue pair of this process may copy to these addresses in the
- * device's place, if the users of the key call the memory by its own addresses.
+ * Gets the number of the address space if the process uses this memory at the
+ * addresses of the region. Then the poller of a queue pair of this process may
+ * copy received data in place of the device.
  */
 static int qrnic_mr_get_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 {
@@ -94,8 +100,8 @@ static int qrnic_mr_get_address_space(struct qrnic_ib_dev *dev, struct qrnic_ib_
 }
 
 /*
- * The MR of memory that is pinned; releases it on an error. start is where it is
- * for the process, virt where users of the key say it is.
+ * Creates the MR of pinned memory, and releases the memory on an error. The
+ * address in the process is start; users of the key name the memory by virt.
  */
 static struct ib_mr *qrnic_mr_of_umem(struct qrnic_ib_dev *dev, struct ib_pd *ibpd,
 				      struct ib_umem *umem, u64 start, u64 virt,
@@ -156,8 +162,8 @@ static int qrnic_mr_check(struct qrnic_ib_dev *dev, u64 length, int access)
 }
 
 /*
- * A region of no bytes, which mlx5 accepts, too. The core pins no memory of
- * length 0, so the region has no umem and no table.
+ * Creates a region of no bytes, because mlx5 supports it, too. The RDMA core
+ * pins no memory of length 0, so the region has neither umem nor table.
  */
 static struct ib_mr *qrnic_mr_empty(struct ib_pd *ibpd, u64 virt, int access)
 {
@@ -211,7 +217,10 @@ struct ib_mr *qrnic_ib_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	return qrnic_mr_of_umem(dev, ibpd, umem, start, virt, access);
 }
 
-/* Pinned for as long as it is registered, as the device cannot wait for pages */
+/*
+ * Registers a dma-buf. The memory is pinned while it is registered, because the
+ * device cannot wait for its pages.
+ */
 struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 					  u64 length, u64 virt, int fd,
 					  int access, QRNIC_DMAH_PARAMETER
@@ -241,7 +250,10 @@ struct ib_mr *qrnic_ib_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 	return qrnic_mr_of_umem(dev, ibpd, &dmabuf->umem, offset, virt, access);
 }
 
-/* The core has checked that it is zero-based and lies in the DM. */
+/*
+ * Registers device memory. The RDMA core has checked that the region is
+ * zero-based and within the device memory.
+ */
 struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 				 struct ib_dm_mr_attr *attr,
 				 struct uverbs_attr_bundle *attrs)
@@ -275,7 +287,10 @@ struct ib_mr *qrnic_ib_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	return &mr->ibmr;
 }
 
-/* The memory of a re-registration: new, or the old one with more rights */
+/*
+ * Returns the memory of a re-registration: new memory, or the old one pinned
+ * for writing. Returns NULL if the memory stays.
+ */
 static struct ib_umem *qrnic_rereg_umem(struct qrnic_ib_dev *dev,
 					struct qrnic_ib_mr *mr, int flags, u64 start,
 					u64 length, int access)
@@ -287,7 +302,10 @@ static struct ib_umem *qrnic_rereg_umem(struct qrnic_ib_dev *dev,
 	if (!(flags & IB_MR_REREG_ACCESS) || !ib_access_writable(access) ||
 	    old->writable || old->is_dmabuf)
 		return NULL;
-	/* The address is one of the process that registered the region. */
+	/*
+	 * Rejected, because the address is valid only in the process that
+	 * registered the region.
+	 */
 	if (old->owning_mm != current->mm)
 		return ERR_PTR(-EPERM);
 	return qrnic_umem_get(dev, old->address, old->length, access);
@@ -304,7 +322,10 @@ static int qrnic_rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 		return -EOPNOTSUPP;
 	if (flags & IB_MR_REREG_TRANS && !length)
 		return -EINVAL;
-	/* A dma-buf is not given by an address. */
+	/*
+	 * A dma-buf has no address in the process, so its memory cannot be
+	 * replaced.
+	 */
 	if (mr->umem->is_dmabuf && flags & IB_MR_REREG_TRANS)
 		return -EOPNOTSUPP;
 	return qrnic_mr_check(dev, flags & IB_MR_REREG_TRANS ? length : mr->umem->length,
@@ -312,10 +333,10 @@ static int qrnic_rereg_check(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr,
 }
 
 /*
- * The device replaces the entry of the key as a whole; then the old memory is freed.
- * If the memory is new the key gets a new variant, because those who have the old key
- * expect the old memory. If only the rights or the PD are new the key stays, which
- * users rely on. On an error nothing changes.
+ * Changes a region. The device replaces the context of the key at once; then
+ * the old memory is freed. If the memory is new, the key gets a new variant,
+ * because users of the old key expect the old memory. Otherwise the key stays,
+ * because programs rely on it. On an error nothing changes.
  */
 struct ib_mr *qrnic_ib_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				     u64 length, u64 virt, int access,
@@ -396,8 +417,9 @@ err_release:
 }
 
 /*
- * Fast registration: the key and room for a list of pages now, the rest by a
- * work request. The list lies in one page, as the device reads it as one array.
+ * Allocates a region for fast registration: the key, and room for a page list.
+ * A work request sets the rest. The list is in one page, because the device
+ * reads it as one array.
  */
 struct ib_mr *qrnic_ib_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 				u32 max_num_sg)
@@ -467,7 +489,9 @@ int qrnic_ib_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 	return ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, qrnic_mr_add_page);
 }
 
-/* The pages that the last qrnic_ib_map_mr_sg() has put into the list */
+/*
+ * Returns the pages that the last qrnic_ib_map_mr_sg() has put into the list.
+ */
 struct qrnic_translation qrnic_mr_pages(const struct qrnic_ib_mr *mr)
 {
 	return (struct qrnic_translation) {
@@ -490,7 +514,10 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		return err;
 	}
 	err = qrnic_cmd_destroy(dev->qdev, QRNIC_CMD_DESTROY_MKEY, mr->index);
-	/* Windows are bound to the region: the process must deallocate these first. */
+	/*
+	 * The error is returned, because windows are bound to the region, and
+	 * the process must deallocate them first.
+	 */
 	if (err == -EBUSY && (mr->umem || ibmr->type == IB_MR_TYPE_DM))
 		return err;
 	if (err)
@@ -510,7 +537,7 @@ int qrnic_ib_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	return 0;
 }
 
-/* Makes the key of a window. Work requests bind the window to memory. */
+/* Creates the key of a window. Work requests bind the window to memory. */
 int qrnic_ib_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibmw->device);
@@ -538,7 +565,10 @@ int qrnic_ib_dealloc_mw(struct ib_mw *ibmw)
 	return 0;
 }
 
-/* The PD's one key of a null region, made when it is first wanted */
+/*
+ * Returns the key of the PD's null region, which is created at the first call.
+ * Returns 0 or a negative errno.
+ */
 int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 {
 	struct qrnic_mkey_ctx context = {
@@ -558,6 +588,7 @@ int qrnic_pd_null_key(struct qrnic_ib_pd *pd, u32 *key)
 	return err;
 }
 
+/* Destroys the key of the null region, if it exists. */
 void qrnic_pd_null_key_destroy(struct qrnic_ib_pd *pd)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(pd->ibpd.device);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * odp.c: regions on demand, from registration to deregistration, and the limit of their
- * memory (manual, Paging on demand). odp_map.c maps their pages, odp_fault.c has the page
- * faults and prefetches.
+ * odp.c: regions on demand, from registration to deregistration, and the budget
+ * of their memory (manual, Paging on demand). The file odp_map.c maps pages;
+ * odp_fault.c handles page faults and prefetches.
+ *
+ * mr.c registers and deregisters a region. In between, page faults and
+ * prefetches find the region by its key in dev->odps. The mutex odp_mutex is
+ * held while a key and its entry there change together. The flag dead, under
+ * key_mutex, is true while the key does not exist.
  */
 #include <linux/sched/mm.h>
 #include <rdma/uverbs_std_types.h>
@@ -26,7 +31,10 @@ static struct ib_umem_odp *qrnic_odp_umem_get(struct qrnic_ib_odp *odp, u64 star
 	if (IS_ERR(umem))
 		return umem;
 	umem->private = odp;
-	/* An implicit umem has no notifier, which would hold the mm for its parts. */
+	/*
+	 * Holds the mm for the parts, because an implicit umem has no notifier
+	 * that would.
+	 */
 	mmgrab(umem->umem.owning_mm);
 	return umem;
 }
@@ -53,13 +61,16 @@ static int qrnic_odp_table_alloc(struct qrnic_ib_odp *odp)
 				  offset);
 }
 
-/* Nobody knows the key any more. */
+/* Frees a region whose key has been destroyed. */
 static void qrnic_odp_free(struct qrnic_ib_odp *odp)
 {
 	struct ib_umem_odp *part;
 	unsigned long index;
 
-	/* Notifiers may queue it until the last umem is released. */
+	/*
+	 * Disabled first, because notifiers may queue the work item until the
+	 * last umem is released.
+	 */
 	disable_work_sync(&odp->shrink_work);
 	xa_for_each(&odp->parts, index, part) {
 		ib_umem_odp_release(part);
@@ -73,8 +84,8 @@ static void qrnic_odp_free(struct qrnic_ib_odp *odp)
 }
 
 /*
- * Charges the arrays that the RDMA core allocates at once for all pages of an explicit
- * region, as for a child of an implicit one (QRNIC_ODP_PART_WEIGHT).
+ * Charges the arrays that the RDMA core allocates for all pages of an explicit
+ * region, as for a part of an implicit one (QRNIC_ODP_PART_WEIGHT).
  */
 static int qrnic_odp_weigh(struct qrnic_ib_odp *odp, u64 length)
 {
@@ -201,7 +212,10 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* Destroys the key, and then all else of the region; -EBUSY: windows are bound to it. */
+/*
+ * Destroys the key, and then frees the region. Returns -EBUSY, and changes
+ * nothing, if windows are bound to the region.
+ */
 int qrnic_odp_dereg(struct qrnic_ib_dev *dev, struct qrnic_ib_mr *mr)
 {
 	struct qrnic_ib_odp *odp = mr->odp;
@@ -255,7 +269,7 @@ int qrnic_ib_fill_stat_mr(struct sk_buff *msg, struct ib_mr *ibmr)
 }
 
 /*
- * Limits page lists and the RDMA core's arrays to the need of all memory, with a
+ * Sets the limit of a budget: page lists and arrays for all memory, with a
  * reserve for programs that use little of many parts.
  */
 static void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
@@ -266,13 +280,19 @@ static void qrnic_odp_budget_init(struct qrnic_sparse_budget *budget)
 				       QRNIC_PAGE_LIST_ENTRIES));
 }
 
-/* Finds or makes the budget of the context's user. The context puts it at its end. */
+/*
+ * Finds or creates the budget of the user of a context. Returns 0 or -ENOMEM;
+ * qrnic_odp_budget_put() releases the budget.
+ */
 int qrnic_odp_budget_get(struct qrnic_ib_ucontext *ucontext)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
 	struct qrnic_ib_odp_budget *budget, *found;
 
-	/* Before the mutex, because memory must not be reclaimed under it. */
+	/*
+	 * Allocated before the mutex is taken, because memory must not be
+	 * reclaimed under it.
+	 */
 	budget = kzalloc(sizeof(*budget), GFP_KERNEL_ACCOUNT);
 	if (!budget)
 		return -ENOMEM;
@@ -324,8 +344,8 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 	if (err)
 		return err;
 	/*
-	 * Has its own workers, because those of odp_fault.c wait for it when a user has
-	 * reached its limit of lists.
+	 * This workqueue is separate, because workers of odp_fault.c wait for
+	 * it when a user has used up its budget.
 	 */
 	dev->shrink_wq = alloc_workqueue("qrnic_page_lists", WQ_UNBOUND, 0);
 	if (dev->shrink_wq)
@@ -334,7 +354,10 @@ int qrnic_odp_init(struct qrnic_ib_dev *dev)
 	return -ENOMEM;
 }
 
-/* Called when the device is no longer registered, and no event comes any more. */
+/*
+ * Frees the members of this file. Called after the device is unregistered, when
+ * no event comes any more.
+ */
 void qrnic_odp_cleanup(struct qrnic_ib_dev *dev)
 {
 	qrnic_odp_workers_cleanup(dev);

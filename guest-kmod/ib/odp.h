@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * odp.h: regions on demand (paging on demand), as the other files of qrnic_ib.ko use
- * them. The part of the RDMA core is optional: without it no region is on demand.
+ * odp.h: regions on demand (paging on demand), as the other files of
+ * qrnic_ib.ko use them. The part of the RDMA core is optional. Without it the
+ * functions below do nothing, and the registration of a region on demand fails
+ * with -EOPNOTSUPP.
  */
 #ifndef QRNIC_ODP_H
 #define QRNIC_ODP_H

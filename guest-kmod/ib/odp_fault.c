@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * odp_fault.c: pages in memory of regions on demand: for page faults of the device, and
- * for prefetches that a program requests (manual, Paging on demand).
+ * odp_fault.c: page faults of the device in regions on demand, and prefetches
+ * that a program requests (manual, Paging on demand).
  *
- * The event of a page fault queues a work item, which queries the fault, pages in, and
- * resumes the access or lets it fail. Each side of a queue pair has its own work item, so a
- * device that repeats an event does not create more. A responder of a dynamic target has
- * no queue pair in the driver: its page faults are pending in an xarray, from which workers
- * dequeue them.
+ * The event of a page fault queues a work item. The work item queries the
+ * fault, pages in, and resumes the access or makes it fail. Each side of a
+ * queue pair has its own work item, so repeated events create no further ones.
+ * A responder of a dynamic target has no queue pair in the driver. Page faults
+ * of a responder are pending in an xarray, from which workers dequeue them.
  */
 #include <linux/sched/mm.h>
 
@@ -15,12 +15,15 @@
 #include "qp.h"
 #include "qrnic_ib.h"
 
-/* The most prefetches that wait for a worker; further ones run in the calling process. */
+/*
+ * Maximum number of prefetches that wait for a worker; further ones run in the
+ * calling process
+ */
 #define MAX_PREFETCHES 64
 
 /*
- * Pages in the memory of a page fault. Returns true if the access may resume, false if it
- * must be refused, for example because its key is gone.
+ * Pages in the memory of a page fault. Returns true if the access may resume.
+ * Returns false if it must fail, for example because its key is gone.
  */
 static bool qrnic_odp_resolve(struct qrnic_ib_dev *dev,
 			      const struct qrnic_page_fault *fault)
@@ -33,30 +36,43 @@ static bool qrnic_odp_resolve(struct qrnic_ib_dev *dev,
 
 	if (!odp)
 		return false;
-	/* The device is not trusted, so the range is checked. */
+	/* The range is checked, because the device is not trusted. */
 	if (length && qrnic_odp_in_region(odp, address))
 		pages = qrnic_odp_page_in(odp, address, length, write, true);
 	if (pages > 0)
 		atomic64_inc(&odp->faults);
 	qrnic_odp_put(odp);
-	/* -EBUSY: the memory changes all the time; the device reports the fault again. */
+	/*
+	 * With -EBUSY the access resumes, because the kernel is changing the
+	 * memory, and the device then reports the fault again.
+	 */
 	return pages > 0 || pages == -EBUSY;
 }
 
+/*
+ * Handles a page fault: queries it, pages in, and resumes or rejects the
+ * access.
+ */
 static void qrnic_odp_fault_answer(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_fault_answer answer = {};
 	struct qrnic_page_fault fault;
 	enum qrnic_cmd_opcode opcode;
 
-	/* The access does not wait any more, because the QP is in ERR or destroyed. */
+	/*
+	 * An error means that the access does not wait any more, because the QP
+	 * is in ERR or destroyed.
+	 */
 	if (qrnic_cmd_query(dev->qdev, QRNIC_CMD_QUERY_PAGE_FAULT, number, &fault,
 			    sizeof(fault)))
 		return;
 	opcode = qrnic_odp_resolve(dev, &fault) ? QRNIC_CMD_RESUME_PAGE_FAULT :
 						  QRNIC_CMD_REFUSE_PAGE_FAULT;
 	answer.sequence = fault.sequence;
-	/* Fails if the access does not wait any more; the sequence identifies the fault. */
+	/*
+	 * The result is ignored, because the command only fails if the access
+	 * does not wait any more. The sequence identifies the fault.
+	 */
 	qrnic_cmd_set(dev->qdev, opcode, number, &answer, sizeof(answer));
 }
 
@@ -70,6 +86,7 @@ static void qrnic_odp_fault_work(struct work_struct *work)
 	qrnic_qp_put(qp);
 }
 
+/* Initialises the work items of a QP. */
 void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
 {
 	u32 side;
@@ -82,10 +99,10 @@ void qrnic_odp_qp_init(struct qrnic_ib_qp *qp)
 }
 
 /*
- * Limits the workers for responders of dynamic targets. A responder is no QP of the
- * driver, so it has no work item of its own. Its page fault is pending until a worker
- * dequeues it. One more worker is part of the device, so that no page fault waits for
- * memory or for a worker that cannot be allocated.
+ * Maximum number of workers for responders of dynamic targets. The page fault
+ * of a responder is pending until a worker dequeues it. One additional worker
+ * is part of the device. So no page fault waits for memory, or for a worker
+ * that cannot be allocated.
  */
 #define MAX_RESPONDER_WORKERS 4096
 
@@ -94,6 +111,7 @@ struct odp_responder_worker {
 	struct qrnic_ib_dev *dev;
 };
 
+/* Handles pending page faults until there are none. */
 static void qrnic_odp_responders_answer(struct qrnic_ib_dev *dev)
 {
 	unsigned long number;
@@ -101,7 +119,9 @@ static void qrnic_odp_responders_answer(struct qrnic_ib_dev *dev)
 
 	while (!xa_empty(&dev->responder_faults))
 		xa_for_each(&dev->responder_faults, number, pending) {
-			/* Otherwise another worker has dequeued it. */
+			/*
+			 * If there is no entry, another worker has dequeued it.
+			 */
 			if (!xa_erase(&dev->responder_faults, number))
 				continue;
 			atomic_dec(&dev->num_responder_faults);
@@ -139,10 +159,10 @@ qrnic_odp_responder_worker_new(struct qrnic_ib_dev *dev)
 }
 
 /*
- * Makes the device report a page fault again, because no memory is left to record it.
- * The event handler must not wait for memory, because a process may free some when it
- * gets a later event. The device checks a page before it uses the page, so the handler
- * may report that the page is present.
+ * Makes the device report a page fault again, because there is no memory to
+ * record it. The event handler must not wait for memory, because a process may
+ * free memory only after a later event. The handler may resume the access,
+ * because the device checks each page before it uses the page.
  */
 static void qrnic_odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
 {
@@ -157,9 +177,13 @@ static void qrnic_odp_fault_repeat(struct qrnic_ib_dev *dev, u32 number)
 		      sizeof(answer));
 }
 
+/* Records a page fault of a responder, and queues a worker for it. */
 static void qrnic_odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 {
-	/* A valid device has no more page faults. Workers may be about to decrement. */
+	/*
+	 * A valid device has fewer page faults. The limit includes the workers,
+	 * because they may not have decremented the count yet.
+	 */
 	u64 limit = 2 * (u64)dev->qdev->caps.max_qp + MAX_RESPONDER_WORKERS + 1;
 	struct odp_responder_worker *worker;
 	int err;
@@ -174,7 +198,11 @@ static void qrnic_odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 			GFP_NOIO | __GFP_NOWARN);
 	if (err) {
 		atomic_dec(&dev->num_responder_faults);
-		/* -EBUSY: the worker that handles it will query the latest address. */
+		/*
+		 * With -EBUSY the page fault is pending already. The worker
+		 * that handles it queries the device, so it will see the latest
+		 * address.
+		 */
 		if (err == -ENOMEM)
 			qrnic_odp_fault_repeat(dev, number);
 		return;
@@ -191,14 +219,18 @@ static void qrnic_odp_responder_event(struct qrnic_ib_dev *dev, u32 number)
 }
 
 /*
- * Handles the event of a page fault. Each side of a QP has one work item, so that a page
- * that comes late delays no other QP, and a device that repeats an event creates no more.
+ * Handles the event of a page fault. Each side of a QP has its own work item,
+ * so that a page that comes late delays no other QP. Called from fault_work of
+ * the core.
  */
 void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_ib_qp *qp = qrnic_qp_get(dev, number >> 1);
 
-	/* A QP that is being destroyed has no access that waits. */
+	/*
+	 * The number belongs to a responder of a dynamic target, or to a QP
+	 * that is being destroyed, whose accesses do not wait.
+	 */
 	if (!qp) {
 		qrnic_odp_responder_event(dev, number);
 		return;
@@ -209,7 +241,8 @@ void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 
 struct odp_range {
 	struct qrnic_ib_odp *odp;
-	u64 address;			/* as the user of the key says it */
+	/* address as users of the key name it */
+	u64 address;
 	u64 length;
 };
 
@@ -217,7 +250,11 @@ struct odp_prefetch {
 	struct work_struct work;
 	struct qrnic_ib_dev *dev;
 	bool write;
-	bool fault;			/* else only what is in memory */
+	/*
+	 * True if absent pages are faulted in; otherwise only pages in memory
+	 * are mapped
+	 */
+	bool fault;
 	u32 count;
 	struct odp_range ranges[] __counted_by(count);
 };
@@ -332,11 +369,17 @@ int qrnic_odp_workers_init(struct qrnic_ib_dev *dev)
 {
 	xa_init(&dev->responder_faults);
 	INIT_WORK(&dev->responder_work, qrnic_odp_last_responder_work);
-	/* Many page faults may wait for a disk at the same time. */
+	/*
+	 * As many workers as possible, because many page faults may wait for a
+	 * disk at the same time.
+	 */
 	dev->odp_wq = alloc_workqueue("qrnic_page_faults", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	if (!dev->odp_wq)
 		return -ENOMEM;
-	/* No prefetch waits behind another one, which may take long. */
+	/*
+	 * As many workers as prefetches, so that none waits for another one,
+	 * which may take long.
+	 */
 	dev->prefetch_wq = alloc_workqueue("qrnic_prefetch", WQ_UNBOUND,
 					   MAX_PREFETCHES);
 	if (!dev->prefetch_wq) {
@@ -346,7 +389,10 @@ int qrnic_odp_workers_init(struct qrnic_ib_dev *dev)
 	return 0;
 }
 
-/* Called when the device is no longer registered, and no event comes any more. */
+/*
+ * Frees the workers. Called after the device is unregistered, when no event
+ * comes any more.
+ */
 void qrnic_odp_workers_cleanup(struct qrnic_ib_dev *dev)
 {
 	destroy_workqueue(dev->odp_wq);

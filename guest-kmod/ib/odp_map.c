@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * odp_map.c: the pages of a region on demand: their lists, their mapping, and its end
- * when the kernel takes a page back (manual, Paging on demand).
+ * odp_map.c: the pages of a region on demand (manual, Paging on demand): their
+ * lists, their mapping, and the end of a mapping when the kernel reclaims a
+ * page.
  *
- * qrnic_odp_page_in() is called by odp_fault.c. It keeps the page lists, maps the pages by
- * the RDMA core, and writes their entries. A notifier of the kernel removes entries, and
- * the device must forget them before the notifier returns. Page lists without an entry are
- * freed by a work item. Locks, in this order: table.mutex, umem_mutex of the part,
- * key_mutex.
+ * The caller is odp_fault.c: qrnic_odp_page_in() pins the page lists, maps the
+ * pages through the RDMA core, and writes their entries. An MMU notifier
+ * removes entries, and waits until the device has no copy of them. A work item
+ * frees page lists without entries. Order of locks: table.mutex, umem_mutex of
+ * the part, key_mutex.
  */
 #include <linux/memcontrol.h>
 #include <linux/sched/signal.h>
@@ -18,7 +19,7 @@
 
 #define ODP_ENTRY_FLAGS ((u64)(QRNIC_PAGE_PRESENT | QRNIC_PAGE_WRITABLE))
 
-/* The number that the first page of the memory has in the table */
+/* Returns the number in the table of the first page of the memory. */
 static u64 qrnic_odp_first_page(const struct qrnic_ib_odp *odp,
 				struct ib_umem_odp *umem)
 {
@@ -31,7 +32,9 @@ static u64 qrnic_odp_key_address(const struct qrnic_ib_odp *odp, u64 address)
 			       address - odp->umem->umem.address + odp->mr->start;
 }
 
-/* Makes the device read the entries and the lists of these pages anew. */
+/*
+ * Makes the device discard its copies of the entries and lists of these pages.
+ */
 static void qrnic_odp_device_invalidate(struct qrnic_ib_odp *odp, u64 from, u64 to)
 {
 	struct qrnic_page_range range = {
@@ -40,20 +43,27 @@ static void qrnic_odp_device_invalidate(struct qrnic_ib_odp *odp, u64 from, u64 
 	};
 	int err = 0;
 
-	/* A destroyed key maps nothing, and its index may belong to another key. */
+	/*
+	 * The lock is needed, because a destroyed key maps nothing, and its
+	 * index may belong to another key.
+	 */
 	mutex_lock(&odp->key_mutex);
 	if (!odp->dead)
 		err = qrnic_cmd_set(odp->dev->qdev, QRNIC_CMD_INVALIDATE_PAGES,
 				    odp->mr->index, &range, sizeof(range));
 	mutex_unlock(&odp->key_mutex);
-	/* In the fatal state the reset has done it. */
+	/*
+	 * In the fatal state the error is ignored, because the reset has
+	 * discarded the copies.
+	 */
 	if (err && qrnic_healthy(odp->dev->qdev))
 		qrnic_report_fatal(odp->dev->qdev, "pages cannot be taken away");
 }
 
 /*
- * Removes the entries of pages before their mapping ends. On return the device has no
- * copy of the entries, and does not access the pages.
+ * Removes the entries of pages, and then unmaps the pages. On return the device
+ * has no copy of the entries, and does not access the pages. Called under
+ * umem_mutex.
  */
 static void qrnic_odp_remove_pages(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 				   u64 start, u64 end)
@@ -72,8 +82,8 @@ static void qrnic_odp_remove_pages(struct qrnic_ib_odp *odp, struct ib_umem_odp 
 						  umem->umem.length));
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
 	/*
-	 * Done by a work item, because a notifier that frees pages must not wait for an
-	 * allocation.
+	 * A work item frees the lists, because a notifier that frees pages must
+	 * not wait for an allocation.
 	 */
 	if (emptied)
 		queue_work(odp->dev->shrink_wq, &odp->shrink_work);
@@ -93,7 +103,9 @@ static bool qrnic_odp_invalidate(struct mmu_interval_notifier *notifier,
 
 	mutex_lock(&umem->umem_mutex);
 	mmu_interval_set_seq(notifier, sequence);
-	/* Nothing was ever mapped, or the region is not complete yet. */
+	/*
+	 * Otherwise no page has been mapped yet, or the region is not complete.
+	 */
 	if (umem->npages) {
 		start = max_t(u64, range->start, ib_umem_start(umem));
 		end = min_t(u64, range->end, ib_umem_end(umem));
@@ -111,8 +123,9 @@ const struct mmu_interval_notifier_ops qrnic_odp_notifier_ops = {
 };
 
 /*
- * Frees the lists without entries, and their parts of an implicit region. A part that is
- * unlinked has no page, so its notifier does nothing any more.
+ * Frees the lists without entries, and their parts of an implicit region. A
+ * part whose list is unlinked has no page, so its notifier does nothing any
+ * more.
  */
 void qrnic_odp_shrink_work(struct work_struct *work)
 {
@@ -133,8 +146,9 @@ void qrnic_odp_shrink_work(struct work_struct *work)
 		return;
 
 	/*
-	 * The whole region: the device may hold the address of an upper list for any page
-	 * below that list, also for pages whose own lists went earlier or never existed.
+	 * The whole region is invalidated, because the device may have a copy
+	 * of an upper list's address for any page below that list. This
+	 * includes pages whose own lists were freed earlier or never existed.
 	 */
 	qrnic_odp_device_invalidate(odp, start, start + odp->length);
 	list_for_each_entry(list, &unlinked, link) {
@@ -146,7 +160,10 @@ void qrnic_odp_shrink_work(struct work_struct *work)
 	qrnic_sparse_lists_free(odp->dev->qdev, &odp->table, &unlinked);
 }
 
-/* Returns the part of an implicit region at this address. The caller keeps its list. */
+/*
+ * Returns the part of an implicit region at this address, or an ERR_PTR(). The
+ * caller has pinned its list. Called under table.mutex.
+ */
 static struct ib_umem_odp *qrnic_odp_part(struct qrnic_ib_odp *odp, u64 address)
 {
 	unsigned long index = address >> QRNIC_ODP_PART_SHIFT;
@@ -176,7 +193,10 @@ err_charge:
 	return part;
 }
 
-/* Lists that qrnic_odp_map() keeps: it maps at most as much as one list describes. */
+/*
+ * Lists that qrnic_odp_map() pins; two suffice, because it maps at most as much
+ * as one list describes
+ */
 struct odp_lists {
 	struct qrnic_sparse_list *list[2];
 	u32 count;
@@ -195,8 +215,9 @@ static void qrnic_odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *list
 }
 
 /*
- * Makes and keeps the lists for pages from first to last, and the part of an implicit
- * region. The memory is charged to the cgroup of the process, also in a worker.
+ * Pins the lists of the pages from first to last, and finds the part of an
+ * implicit region. Worker threads have no cgroup of the process, so the memory
+ * is charged to the one of the region's mm. Returns the memory or an ERR_PTR().
  */
 static struct ib_umem_odp *qrnic_odp_lists_get(struct qrnic_ib_odp *odp, u64 address,
 					       u64 first, u64 last,
@@ -231,7 +252,10 @@ static struct ib_umem_odp *qrnic_odp_lists_get(struct qrnic_ib_odp *odp, u64 add
 	return umem;
 }
 
-/* Writes the entries of pages that are mapped now. Returns how many there are. */
+/*
+ * Writes the entries of pages that are mapped now. Returns their number, or
+ * -EOPNOTSUPP if the device would access copies. Called under umem_mutex.
+ */
 static int qrnic_odp_set_entries(struct qrnic_ib_odp *odp, struct ib_umem_odp *umem,
 				 u64 index, int pages)
 {
@@ -255,8 +279,8 @@ static int qrnic_odp_set_entries(struct qrnic_ib_odp *odp, struct ib_umem_odp *u
 }
 
 /*
- * Pages in a range of one part, at an address of the process. Returns the number of
- * pages that are present now, or an error.
+ * Pages in a range of one part, at an address of the process. Returns the
+ * number of pages that are present now, or a negative errno.
  */
 static int qrnic_odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool write,
 			 bool fault)
@@ -270,7 +294,10 @@ static int qrnic_odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool
 	int pages, present;
 
 	umem = qrnic_odp_lists_get(odp, address, index, last, &lists);
-	/* Lists without pages count until they are freed. */
+	/*
+	 * Retries once, because lists without entries count in the budget until
+	 * the work item has freed them.
+	 */
 	if (umem == ERR_PTR(-ENOMEM)) {
 		flush_workqueue(odp->dev->shrink_wq);
 		umem = qrnic_odp_lists_get(odp, address, index, last, &lists);
@@ -292,9 +319,10 @@ static int qrnic_odp_map(struct qrnic_ib_odp *odp, u64 address, u64 length, bool
 }
 
 /*
- * Pages in a range, or the part of it that is in the region. With fault, absent pages are
- * faulted in; otherwise only pages in memory are mapped. Returns the number of pages that
- * are present, or an error; then some of them may be present.
+ * Pages in a range, or the part of the range that is in the region. With fault,
+ * absent pages are faulted in; otherwise only pages in memory are mapped.
+ * Returns the number of pages that are present, or a negative errno. After an
+ * error a part of the pages may be present.
  */
 int qrnic_odp_page_in(struct qrnic_ib_odp *odp, u64 address, u64 length,
 		      bool write, bool fault)
@@ -308,7 +336,10 @@ int qrnic_odp_page_in(struct qrnic_ib_odp *odp, u64 address, u64 length,
 	for (; start < end; start = next) {
 		if (READ_ONCE(odp->dead))
 			return -ENOENT;
-		/* A prefetch can be as long as the address space. */
+		/*
+		 * A signal ends the loop, because a prefetch may be as long as
+		 * the address space.
+		 */
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		next = min(end, round_down(start, QRNIC_ODP_PART_SIZE) +

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * pd_ah.c: protection domains, XRC domains, address handles, and the address vectors
- * that address handles and connected QPs share.
+ * pd_ah.c: protection domains, XRC domains, address handles, and the address
+ * vectors of address handles and connected QPs. The RDMA core serialises the
+ * calls for each object.
  */
 #include <rdma/ib_addr.h>
 
@@ -76,8 +77,9 @@ int qrnic_ib_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 }
 
 /*
- * The caller's, or else what the administrator wants for the DSCP, which packets of
- * RoCE v1 do not have.
+ * Returns the service level that the caller requests. If that is 0, returns the
+ * priority that the administrator has set for the DSCP. Packets of RoCE v1 have
+ * no DSCP, so the second rule is for RoCE v2 only.
  */
 static u8 qrnic_av_service_level(struct qrnic_ib_dev *dev,
 				 const struct rdma_ah_attr *attr)
@@ -91,9 +93,10 @@ static u8 qrnic_av_service_level(struct qrnic_ib_dev *dev,
 }
 
 /*
- * The core has resolved the destination's MAC address. Version of RoCE, VLAN and
- * source MAC are the GID entry's, and the UDP source port the device takes from
- * flow label and QP numbers, as software does in rdma_get_udp_sport().
+ * Fills the address vector of the device. The RDMA core has resolved the MAC
+ * address of the destination. The GID entry has the version of RoCE, the VLAN
+ * and the source MAC address. The device computes the UDP source port from flow
+ * label and QP numbers, as rdma_get_udp_sport() does. Returns 0 or -EINVAL.
  */
 int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
 		  const struct rdma_ah_attr *attr)
@@ -117,7 +120,11 @@ int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
 	return 0;
 }
 
-/* sl is the caller's, which that of the device need not be. */
+/*
+ * Reads attributes from the address vector of the device. The argument sl is
+ * the level that the caller requested, because the level of the device may
+ * differ from it.
+ */
 void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,
 		   u8 sl, struct rdma_ah_attr *attr)
 {
@@ -136,8 +143,9 @@ void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *a
 }
 
 /*
- * Both create_ah and create_user_ah: the address vector is kept for the WQEs of
- * datagram QPs, so there is no command, and the kernel's kind may be atomic.
+ * Creates an address handle of the kernel or of a process. Send WQEs of
+ * datagram QPs contain the address vector, so the device needs no command.
+ * Therefore this function may be called in atomic context.
  */
 int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		       struct ib_udata *udata)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * port.c: the one port, whose state and MTU are those of the netdev, and its GID
- * table, which the RDMA core fills from the netdev's addresses.
+ * port.c: the only port of the device, whose state and MTU are those of the
+ * netdev. The RDMA core fills the GID table from the addresses of the netdev,
+ * and calls qrnic_ib_add_gid() and qrnic_ib_del_gid() for each entry. Only the
+ * default P_Key exists.
  */
 #include <linux/if_vlan.h>
 #include <rdma/ib_addr.h>
@@ -48,8 +50,9 @@ int qrnic_ib_query_port(struct ib_device *ibdev, u32 port,
 }
 
 /*
- * A device without datagrams has no QP1, so no MADs and no CM. For each version of
- * RoCE here the core makes a GID of each address.
+ * Reports the protocols of the port. A device without datagrams has no QP1, and
+ * so neither MADs nor a CM. The RDMA core creates a GID for each address and
+ * each version of RoCE that is reported here.
  */
 int qrnic_ib_get_port_immutable(struct ib_device *ibdev, u32 port,
 				struct ib_port_immutable *immutable)

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * post.c: work requests of kernel consumers become WQEs (manual, WQE formats).
- * A list of requests costs one update of the record and one doorbell.
+ * post.c: posts work requests of users in the kernel as WQEs (manual, WQE
+ * formats). A list of requests needs one update of the record and one doorbell.
+ *
+ * Users call these functions in any context. The lock of the queue serialises
+ * posters and protects the state that they check. For each request the slot is
+ * written before the producer index, and the poller (cq.c) frees it.
  */
 #include "memory.h"
 #include "qp.h"
@@ -11,14 +15,21 @@
 
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
-/* Where the next segment goes. Send WQEs may continue at the ring's start. */
+/*
+ * Position of the next segment in a ring. A send WQE may continue at the start
+ * of the ring.
+ */
 struct wqe_cursor {
 	const struct qrnic_ring *ring;
-	u32 segment;		/* counter of segments */
-	u32 mask;		/* segments of the ring - 1 */
+	/* Number of the segment, counting without end */
+	u32 segment;
+	u32 mask;		/* number of segments in the ring - 1 */
 };
 
-/* index, log_size and log_stride are of the same unit: blocks, WQEs or slots. */
+/*
+ * Sets the position. index, log_size and log_stride have the same unit: blocks,
+ * WQEs or slots.
+ */
 static void qrnic_cursor_init(struct wqe_cursor *cursor, const struct qrnic_ring *ring,
 			      u32 index, u32 log_size, u32 log_stride)
 {
@@ -57,7 +68,7 @@ static void qrnic_put_data(struct wqe_cursor *cursor, const struct ib_sge *sge, 
 	}
 }
 
-/* Writes inline data without gaps, whatever the lengths of its SGEs. */
+/* Writes inline data, the bytes of all SGEs contiguously. */
 static void qrnic_put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge,
 			     int num)
 {
@@ -68,7 +79,10 @@ static void qrnic_put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge
 	for (; num; num--, sge++) {
 		const u8 *data = (const u8 *)(uintptr_t)sge->addr;
 
-		/* Each copy ends at the end of the ring or of a chunk. */
+		/*
+		 * Each copy ends at the end of the ring or of a chunk, because
+		 * chunks are not contiguous.
+		 */
 		for (left = sge->length; left; left -= part) {
 			part = min3(left, size - at, QRNIC_RING_CHUNK -
 				    (at & (QRNIC_RING_CHUNK - 1)));
@@ -79,30 +93,37 @@ static void qrnic_put_inline(struct wqe_cursor *cursor, const struct ib_sge *sge
 		total += sge->length;
 	}
 
-	/* No old bytes behind the data; a segment does not cross the end. */
+	/*
+	 * The rest of the segment is cleared, so that the WQE does not contain
+	 * old bytes. A segment does not cross the end of a chunk.
+	 */
 	if (total % QRNIC_SEGMENT_SIZE)
 		memset(qrnic_ring_at(cursor->ring, at), 0,
 		       QRNIC_SEGMENT_SIZE - total % QRNIC_SEGMENT_SIZE);
 	cursor->segment += DIV_ROUND_UP(total, QRNIC_SEGMENT_SIZE);
 }
 
-/* What stands between the control segment and the data */
+/* Segments between the control segment and the data */
 enum send_form {
 	FORM_SEND,		/* nothing, or the datagram segment */
 	FORM_RDMA,
 	FORM_ATOMIC,
-	FORM_LOCAL,		/* nothing, and there is no data */
-	FORM_REG,		/* registration segment, and there is no data */
+	FORM_LOCAL,		/* nothing; the request has no data */
+	/* Registration segment; the request has no data */
+	FORM_REG,
 };
 
+/* Properties of an opcode of verbs */
 struct send_operation {
 	u8 opcode;
-	u8 form;		/* enum send_form */
+	u8 form;		/* segments (enum send_form) */
 	enum ib_wc_opcode completion;
 	bool immediate;
 	bool invalidate;
-	bool in_place;		/* there is data, which may be inline */
-	u32 types;		/* of QPs, by bit */
+	/* True if the WQE may contain the data (inline) */
+	bool in_place;
+	/* Bit mask of the types of QP that support it */
+	u32 types;
 };
 
 #define RELIABLE BIT(IB_QPT_RC)
@@ -171,7 +192,7 @@ static const struct send_operation *qrnic_send_operation(enum ib_qp_type type,
 	return &qrnic_send_operations[opcode];
 }
 
-/* Segments before the data */
+/* Returns the number of segments before the data. */
 static u32 qrnic_fixed_segments(enum ib_qp_type type,
 				const struct send_operation *operation)
 {
@@ -187,14 +208,17 @@ static u32 qrnic_fixed_segments(enum ib_qp_type type,
 	}
 }
 
-/* Number of bytes, or an error */
+/* Returns the number of bytes of the inline data, or -EINVAL. */
 static int qrnic_inline_length(struct qrnic_ib_qp *qp, const struct ib_send_wr *wr,
 			       const struct send_operation *operation)
 {
 	u64 total = 0;
 	int i;
 
-	/* What comes back cannot be put into the WQE. */
+	/*
+	 * Rejected, because the response of a read or an atomic cannot be
+	 * written to the WQE.
+	 */
 	if (!operation->in_place)
 		return -EINVAL;
 
@@ -234,7 +258,10 @@ static void qrnic_put_atomic(struct wqe_cursor *cursor, const struct ib_send_wr 
 	}
 }
 
-/* The WQE begins with a basic block, which these segments fill. */
+/*
+ * Writes the datagram segment. The segment fills the rest of the first basic
+ * block, so it is contiguous.
+ */
 static void qrnic_put_datagram(struct wqe_cursor *cursor, const struct ib_send_wr *wr)
 {
 	const struct ib_ud_wr *ud = ud_wr(wr);
@@ -306,7 +333,7 @@ static void qrnic_send_wqe_write(struct qrnic_ib_qp *qp, const struct ib_send_wr
 		qrnic_put_data(&cursor, wr->sg_list, wr->num_sge);
 }
 
-/* Remembers the request and moves producer over its WQE. */
+/* Records the request, and advances the producer index beyond its WQE. */
 static void qrnic_queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 entries,
 				enum ib_wc_opcode opcode, u32 bytes)
 {
@@ -319,18 +346,24 @@ static void qrnic_queue_advance(struct qrnic_ib_queue *queue, u64 wr_id, u32 ent
 	request->opcode = opcode;
 	request->number = ++queue->posted;
 	/*
-	 * Pairs with qrnic_queue_complete(), which refuses CQEs of requests beyond
-	 * producer.
+	 * Pairs with qrnic_queue_complete(), which rejects CQEs of requests
+	 * beyond the producer index.
 	 */
 	smp_store_release(&queue->producer, request->next);
 }
 
 static bool qrnic_queue_has_room(struct qrnic_ib_queue *queue, u32 entries)
 {
-	/* Slots are written after the poller, in queue_complete(), read them. */
+	/*
+	 * Pairs with the release in qrnic_queue_complete(), so the slots have
+	 * been read.
+	 */
 	u32 consumer = smp_load_acquire(&queue->consumer);
 
-	/* The ring may have room for more WQEs than max_wr, if they are small. */
+	/*
+	 * The number of requests is limited, too, because small WQEs may leave
+	 * room for more than max_wr.
+	 */
 	return queue->producer + entries - consumer <= queue->mask + 1 &&
 	       queue->posted - READ_ONCE(queue->retired) < queue->max_wr;
 }
@@ -368,8 +401,9 @@ static int qrnic_send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *
 }
 
 /*
- * Rings for what has been posted. In the fatal state there is nobody to ring for,
- * but a QP that has been moved to ERR flushes, so its queue is flushed.
+ * Publishes the producer index and rings the doorbell. In the fatal state the
+ * device reads neither, but a QP in ERR must flush its requests, so the work
+ * item of flush.c is scheduled.
  */
 static void qrnic_queue_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
 			     u32 doorbell, u32 qpn, bool healthy)
@@ -431,7 +465,10 @@ static void qrnic_put_recv(struct wqe_cursor *cursor, const struct ib_recv_wr *w
 	qrnic_put_data(cursor, wr->sg_list, wr->num_sge);
 }
 
-/* No message has more bytes than fit into 32 bits. */
+/*
+ * Returns the bytes of the receive buffers, at most 32 bits, because no message
+ * is longer.
+ */
 static u32 qrnic_recv_bytes(const struct ib_recv_wr *wr)
 {
 	u64 total = 0;
@@ -553,7 +590,10 @@ int qrnic_ib_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		}
 	}
 
-	/* No doorbell: the device reads the record when it takes a WQE. */
+	/*
+	 * A doorbell is not needed, because the device reads the record when it
+	 * consumes a WQE.
+	 */
 	if (srq->producer != first)
 		qrnic_record_publish(&srq->ring.queue_record->producer, srq->producer);
 out:

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * qp.c: creates and destroys queue pairs, and attaches them to multicast groups. A queue
- * pair can be found by number from the end of qrnic_qp_insert() to the begin of
- * qrnic_qp_remove(). Changes of its attributes are in qp_modify.c.
+ * qp.c: creates and destroys queue pairs, and attaches them to multicast
+ * groups. Changes of their attributes are in qp_modify.c.
+ *
+ * Creation checks the request, prepares the memory of the queues, and creates
+ * the QP in the device. Completions and events find the QP by its number from
+ * qrnic_qp_insert() to qrnic_qp_remove(). The RDMA core serialises creation and
+ * destruction of a QP, so both need no lock.
  */
 #include <rdma/ib_umem.h>
 
@@ -13,7 +17,7 @@
 #include "queues.h"
 #include "verbs.h"
 
-/* The device's word for the type, or an error */
+/* Returns the type of the QP in the device (QRNIC_QPT_*), or -EOPNOTSUPP. */
 static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,
 			    const struct ib_qp_init_attr *init, bool user,
 			    const struct qrnic_create_qp_req *request)
@@ -35,7 +39,10 @@ static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,
 		capability = QRNIC_CAP_UD;
 		break;
 	case IB_QPT_GSI:
-		/* Only the kernel has a GSI QP; processes use it through ib_umad. */
+		/*
+		 * Processes cannot create a GSI QP, because they use the one of
+		 * the kernel through ib_umad.
+		 */
 		if (user)
 			return -EOPNOTSUPP;
 		type = QRNIC_QPT_GSI;
@@ -43,9 +50,9 @@ static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,
 		break;
 	case IB_QPT_RAW_PACKET:
 		/*
-		 * Only processes make raw packet QPs here: the netdev has its own,
-		 * and other users in the kernel cannot make the flow rules by which
-		 * such a QP receives.
+		 * Only processes may create raw packet QPs here. The netdev has
+		 * its own, and other users in the kernel cannot create the flow
+		 * rules by which such a QP receives.
 		 */
 		if (!user)
 			return -EOPNOTSUPP;
@@ -53,14 +60,17 @@ static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,
 		capability = QRNIC_CAP_FLOW;
 		break;
 	case IB_QPT_XRC_INI:
-		/* Nothing in the kernel uses XRC. */
+		/* Rejected, because there is no user of XRC in the kernel. */
 		if (!user)
 			return -EOPNOTSUPP;
 		type = QRNIC_QPT_XRC_INI;
 		capability = QRNIC_CAP_XRC;
 		break;
 	case IB_QPT_XRC_TGT:
-		/* The RDMA core makes XRC targets, for the processes that open them. */
+		/*
+		 * The RDMA core creates XRC targets for the processes that open
+		 * them, so user is false.
+		 */
 		type = QRNIC_QPT_XRC_TGT;
 		capability = QRNIC_CAP_XRC;
 		break;
@@ -83,7 +93,7 @@ static int qrnic_qp_hw_type(struct qrnic_ib_dev *dev,
 	return qrnic_ib_cap(dev, capability) ? type : -EOPNOTSUPP;
 }
 
-/* IB_QP_CREATE_* that queue pairs of the type may have */
+/* Returns the flags IB_QP_CREATE_* that the type of QP supports. */
 static u32 qrnic_qp_create_flags(struct qrnic_ib_dev *dev, enum ib_qp_type type)
 {
 	u32 flags = 0;
@@ -190,7 +200,7 @@ static int qrnic_qp_user_tables(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp
 	return err;
 }
 
-/* Bytes of the rings */
+/* Returns the size of the rings in bytes. */
 static u64 qrnic_qp_user_rings(const struct qrnic_ib_qp *qp)
 {
 	u64 bytes = (u64)QRNIC_WQEBB_SIZE << qp->sq_log_size;
@@ -202,8 +212,9 @@ static u64 qrnic_qp_user_rings(const struct qrnic_ib_qp *qp)
 }
 
 /*
- * Sets how many bytes are received into the CQE. The process that polls copies them
- * to its buffers, so the device must know the address space of that process.
+ * Sets the number of bytes that are received into the CQE. The poller copies
+ * them to the buffers of the process, so the device must know the address space
+ * of that process. Returns 0 or a negative errno.
  */
 static int qrnic_qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 				u8 max_recv_inline, struct qrnic_qp_ctx *context)
@@ -227,7 +238,10 @@ static int qrnic_qp_recv_inline(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp
 	return 0;
 }
 
-/* An RQ whose buffers take many messages, if the request asks for one */
+/*
+ * Sets the attributes of a streaming receive queue, if the process requests
+ * one: each buffer then receives many messages.
+ */
 static int qrnic_qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			   const struct qrnic_create_qp_req *request,
 			   struct qrnic_qp_ctx *context)
@@ -242,7 +256,10 @@ static int qrnic_qp_stream(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return qrnic_stream_get(dev, &request->stream, wanted, &context->stream);
 }
 
-/* An end of dynamic connections; the device checks the values. */
+/*
+ * Sets the attributes of an initiator or target of dynamic connections. The
+ * device checks the values.
+ */
 static int qrnic_qp_dynamic(const struct ib_qp_init_attr *init,
 			    const struct qrnic_create_qp_req *request,
 			    struct qrnic_qp_ctx *context)
@@ -265,7 +282,7 @@ static int qrnic_qp_dynamic(const struct ib_qp_init_attr *init,
 	return 0;
 }
 
-/* Read once, as the process can change it at any time */
+/* Copies the request once, because the process can change it at any time. */
 static int qrnic_qp_request_get(const struct ib_qp_init_attr *init,
 				struct ib_udata *udata,
 				struct qrnic_create_qp_req *request)
@@ -297,7 +314,7 @@ static int qrnic_qp_request_get(const struct ib_qp_init_attr *init,
 	return 0;
 }
 
-/* The memory of a user QP */
+/* Prepares the memory of a user QP. */
 static int qrnic_qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 				 struct ib_udata *udata,
 				 const struct qrnic_create_qp_req *request,
@@ -400,8 +417,8 @@ void qrnic_qp_clean(struct qrnic_ib_qp *qp)
 	struct ib_qp *ibqp = &qp->ibqp;
 
 	/*
-	 * An XRC initiator has only a send CQ, and a target has none: the completions
-	 * of a target are its SRQ's.
+	 * An XRC initiator has only a send CQ. An XRC target has none, because
+	 * its completions belong to its SRQ.
 	 */
 	if (ibqp->send_cq)
 		qrnic_cq_clean(to_qrnic_cq(ibqp->send_cq), ibqp->qp_num);
@@ -431,7 +448,10 @@ static void qrnic_qp_remove(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp)
 	qrnic_share_leave(qp);
 }
 
-/* Makes the QP in the device and then findable. */
+/*
+ * Creates the QP in the device, and then inserts it into the table. Returns 0
+ * or a negative errno.
+ */
 static int qrnic_qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			   const struct qrnic_qp_ctx *context)
 {
@@ -456,7 +476,10 @@ static int qrnic_qp_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	return err;
 }
 
-/* The objects that a QP of the type speaks of; a carrier is nobody's. */
+/*
+ * Sets the numbers of the objects that a QP of this type uses. A carrier uses
+ * none, because it only transports packets of its members.
+ */
 static void qrnic_qp_objects_fill(const struct qrnic_ib_qp *qp, int type,
 				  const struct ib_qp_init_attr *init,
 				  struct qrnic_qp_ctx *context)
@@ -474,7 +497,10 @@ static void qrnic_qp_objects_fill(const struct qrnic_ib_qp *qp, int type,
 	} else {
 		context->xrcd = cpu_to_le32(to_qrnic_xrcd(init->xrcd)->xrcdn);
 	}
-	/* uverbs gives an initiator one, too. */
+	/*
+	 * Omitted for a dynamic initiator, because it does not receive, but
+	 * uverbs requires a CQ.
+	 */
 	if (init->recv_cq && type != QRNIC_QPT_DC_INI)
 		context->recv_cq =
 			cpu_to_le32(to_qrnic_cq(init->recv_cq)->core.cqn);
@@ -555,7 +581,10 @@ err_remove:
 	qrnic_qp_memory_free(dev, qp);
 	return err;
 err_carrier:
-	/* The device has not got it, and nobody else has found it. */
+	/*
+	 * The carrier can be freed directly, because the QP does not exist in
+	 * the device and no member has found it.
+	 */
 	qrnic_carrier_unprepare(qp);
 	qrnic_qp_memory_free(dev, qp);
 	return err;
@@ -575,7 +604,10 @@ int qrnic_ib_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-/* The core has checked type and GID; RoCE has no LIDs. */
+/*
+ * Attaches the QP to a multicast group. The RDMA core has checked type and GID.
+ * The LID is ignored, because RoCE has none.
+ */
 int qrnic_ib_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ibqp->device);
@@ -596,8 +628,8 @@ int qrnic_ib_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	err = qrnic_cmd_set(dev->qdev, QRNIC_CMD_DETACH_MULTICAST,
 			    ibqp->qp_num, &multicast, sizeof(multicast));
 	/*
-	 * After a reset no QP is attached. The RDMA core never destroys one that
-	 * it takes for attached.
+	 * After a reset no QP is attached, so the error is hidden. Otherwise
+	 * the RDMA core would never destroy the QP.
 	 */
 	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
 }

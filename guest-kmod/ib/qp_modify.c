@@ -2,10 +2,12 @@
 /*
  * qp_modify.c: modifies and queries queue pairs.
  *
- * A change is prepared without a lock: the attributes of verbs, and those that libqrnic
- * sends in udata, become the attributes of the device. Then the transition is checked and
- * executed under the mutex of the queue pair. A queue pair that joins a shared connection
- * of the driver holds sharing_mutex, too (sharing.c).
+ * A change is prepared without a lock: the attributes of verbs, and those that
+ * libqrnic sends in udata, are translated to attributes of the device. Then the
+ * transition is checked and executed under the mutex of the queue pair. If the
+ * queue pair joins a shared connection of the driver, sharing_mutex is taken
+ * first (sharing.c). The state is written under both queue locks, too, because
+ * posting checks it.
  */
 #include "qp.h"
 #include "qrnic_ib.h"
@@ -35,7 +37,7 @@ static_assert(IB_QP_MAX_DEST_RD_ATOMIC == QRNIC_QP_MAX_DEST_RD_ATOMIC);
 static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
 static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 
-/* Of the device's attributes those that verbs know, and by the same bits */
+/* Attributes of the device that verbs have, with the same bits */
 #define QRNIC_IB_QP_ATTRIBUTES \
 	(QRNIC_QP_ALL & ~(QRNIC_QP_PRIORITY | QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER))
 
@@ -44,8 +46,8 @@ static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 	 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
 /*
- * Checks what would not fit the narrower members of the context. The device checks
- * the rest.
+ * Returns -EINVAL if a value does not fit into the narrower members of the
+ * device. The device checks the other values.
  */
 static int qrnic_qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr *attr,
 			       int mask)
@@ -70,7 +72,10 @@ static int qrnic_qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr
 	return 0;
 }
 
-/* Fills what mask names; the device rejects other members that are not 0. */
+/*
+ * Sets the members that mask names. The others stay 0, because the device
+ * rejects other values.
+ */
 static int qrnic_qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
 			      const struct ib_qp_attr *attr, int mask)
 {
@@ -113,15 +118,15 @@ static int qrnic_qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw
 }
 
 /*
- * Reads the attributes that verbs do not have. libqrnic sends them in udata, other callers
- * send none.
+ * Copies the attributes that verbs do not have. libqrnic sends them in udata;
+ * other callers send none.
  */
 static int qrnic_modify_request_get(struct qrnic_ib_dev *dev, int mask,
 				    struct ib_udata *udata,
 				    struct qrnic_modify_qp_req *request)
 {
 	const u32 shared = QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE;
-	/* Only an initiator has it, which the device checks. */
+	/* Only an initiator may have this option, which the device checks. */
 	const u8 handshake = qrnic_ib_cap(dev, QRNIC_CAP_DYNAMIC) ?
 			     QRNIC_QPO_FULL_HANDSHAKE : 0;
 	bool limit = mask & IB_QP_RATE_LIMIT;
@@ -163,10 +168,10 @@ static int qrnic_modify_request_get(struct qrnic_ib_dev *dev, int mask,
 }
 
 /*
- * Kernel users cannot request options. Selective repeat changes nothing for a
- * user, and is in force only if the peer has it, too. So each RC QP of the
- * kernel has it. Adaptive routing is for users that have agreed to writes in
- * any order.
+ * Returns the options of a kernel QP, whose user cannot request any. Each RC QP
+ * of the kernel has selective repeat, because this changes nothing for the user
+ * and requires the peer to have it, too. Adaptive routing is omitted, because
+ * the user must have agreed to writes in any order.
  */
 static u8 qrnic_qp_kernel_options(struct qrnic_ib_dev *dev,
 				  const struct qrnic_ib_qp *qp,
@@ -194,8 +199,8 @@ static int qrnic_qp_rate_limit(struct qrnic_ib_dev *dev, const struct ib_qp_attr
 }
 
 /*
- * Posting looks at the state under the lock of its queue, so that nothing is
- * posted to the old rings while a kernel QP goes to RESET.
+ * Sets the state. The queue locks are taken, so that no request is posted to
+ * the old rings while a kernel QP moves to RESET.
  */
 static void qrnic_qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 {
@@ -213,8 +218,8 @@ static void qrnic_qp_state_set(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 static void qrnic_qp_state_changed(struct qrnic_ib_qp *qp, enum ib_qp_state state)
 {
 	/*
-	 * The CQs are cleaned first: their CQEs name slots that the reset of the
-	 * queues frees.
+	 * The CQs are cleaned first, because their CQEs contain slots that the
+	 * reset of the queues frees.
 	 */
 	if (state == IB_QPS_RESET && qp->state != IB_QPS_RESET)
 		qrnic_qp_clean(qp);
@@ -227,8 +232,9 @@ static u8 qrnic_av_sl(const struct qrnic_address_vector *av)
 }
 
 /*
- * Records the attributes by which the device now chooses the priority level. The service
- * level is the caller's, which may differ from that of the address vector.
+ * Records the attributes from which the device now derives the priority level.
+ * The service level is that of the caller, which may differ from the one in the
+ * address vector.
  */
 static void qrnic_qp_level_changed(struct qrnic_ib_qp *qp,
 				   const struct ib_qp_attr *attr,
@@ -249,9 +255,9 @@ static void qrnic_qp_level_changed(struct qrnic_ib_qp *qp,
 }
 
 /*
- * In the fatal state the device has no QPs any more, so a change to ERR or RESET
- * succeeds. A QP with an SRQ that goes to ERR owes its consumer the event that the
- * last WQE is reached.
+ * Moves a QP to ERR or RESET in the fatal state. This must succeed, because the
+ * reset has destroyed the QP in the device. A QP with an SRQ that moves to ERR
+ * then has a pending event LAST_WQE_REACHED.
  */
 static void qrnic_qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 				enum ib_qp_state state)
@@ -265,7 +271,11 @@ static void qrnic_qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp
 	qrnic_flush_schedule(dev);
 }
 
-/* The core knows no attributes of types that are ours; the device checks them. */
+/*
+ * Returns true if the RDMA core allows the transition. IB_QPT_DRIVER is always
+ * allowed, because the RDMA core does not know its attributes and the device
+ * checks them.
+ */
 static bool qrnic_qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 				  enum ib_qp_state to, int mask)
 {
@@ -273,8 +283,9 @@ static bool qrnic_qp_modify_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 }
 
 /*
- * Checks a transition. ib_modify_qp_is_ok() knows IB_QP_RATE_LIMIT of raw packet QPs only,
- * and no attributes outside of the verbs.
+ * Returns true if the transition is allowed. The driver's own attributes are
+ * checked here, because ib_modify_qp_is_ok() does not know them, and knows
+ * IB_QP_RATE_LIMIT of raw packet QPs only.
  */
 static bool qrnic_qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state from,
 				      enum ib_qp_state to, u32 attributes)
@@ -293,17 +304,18 @@ static bool qrnic_qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state fro
 	return qrnic_qp_modify_is_ok(type, from, to, attributes & ~ours);
 }
 
-/* One call of modify_qp: attributes of the caller, and those of the device */
+/* Call of modify_qp: attributes of the caller, and those for the device */
 struct qp_change {
 	struct ib_qp_attr *attr;
-	int mask;			/* IB_QP_* */
-	u32 attributes;			/* QRNIC_QP_* */
+	int mask;			/* attributes of the caller (IB_QP_*) */
+	/* attributes for the device (QRNIC_QP_*) */
+	u32 attributes;
 	enum ib_qp_state next;
 	struct qrnic_modify_qp_req request;
 	struct qrnic_qp_attr hw;
 };
 
-/* Checks and translates everything that does not depend on the state. */
+/* Checks and translates all attributes that do not depend on the state. */
 static int qrnic_qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *change,
 				   struct ib_udata *udata)
 {
@@ -324,7 +336,10 @@ static int qrnic_qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *cha
 		hw->priority = request->priority;
 	}
 	request->options |= qrnic_qp_kernel_options(dev, qp, attr, mask);
-	/* None is what a QP has anyway, whatever its type */
+	/*
+	 * A QP without options needs no attribute, because this is the default
+	 * of every type.
+	 */
 	if (request->options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
 		return -EOPNOTSUPP;
 	if (request->options) {
@@ -341,7 +356,7 @@ static int qrnic_qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *cha
 	return qrnic_qp_attr_fill(dev, hw, attr, mask);
 }
 
-/* Checks the transition. The caller holds the mutex of the QP. */
+/* Checks the transition. Called under the mutex of the QP. */
 static int qrnic_qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *change)
 {
 	enum ib_qp_state current_state = change->mask & IB_QP_CUR_STATE ?
@@ -359,11 +374,13 @@ static int qrnic_qp_change_check(struct qrnic_ib_qp *qp, struct qp_change *chang
 }
 
 /*
- * Makes the device execute the change, after qrnic_qp_change_check(). The caller
- * holds the mutex of the QP. *carrier is the carrier that the QP joins, or
- * NULL. The call sets it to the carrier that the caller must leave after it
- * has released the mutex. On an error that is the same carrier, because the
- * device has not admitted the QP.
+ * Makes the device execute the change. Called after qrnic_qp_change_check(),
+ * under the mutex of the QP.
+ *
+ * Before the call *carrier is the carrier that the QP joins, or NULL. The
+ * function sets it to the carrier that the caller must leave after releasing
+ * the mutex. After an error *carrier is unchanged, because the QP has not
+ * become a member.
  */
 static int qrnic_qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change,
 				struct qrnic_ib_carrier **carrier)
@@ -396,7 +413,7 @@ static int qrnic_qp_change_make(struct qrnic_ib_qp *qp, struct qp_change *change
 
 /*
  * Makes the QP a member of a carrier of the driver. The carrier is connected
- * after all checks of the driver, because its path then holds for other
+ * after all checks of the driver, because its path then is used for other
  * processes, too. If the device rejects the member, the carrier returns to its
  * former state.
  */
@@ -454,7 +471,10 @@ int qrnic_ib_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return qrnic_qp_modify_shared(qp, &change);
 
 	mutex_lock(&qp->mutex);
-	/* The connection manager takes one whose connection was refused to ERR. */
+	/*
+	 * The connection manager moves the QP of a rejected connection to ERR
+	 * before it reaches RTR.
+	 */
 	refused = qp->state <= IB_QPS_INIT;
 	err = qrnic_qp_change_check(qp, &change);
 	if (!err && change.request.comp_mask & QRNIC_MODIFY_QP_CARRIER) {
@@ -528,8 +548,8 @@ int qrnic_ib_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		goto out;
 
 	/*
-	 * An error may have moved the QP to ERR or SQE; other states it enters by
-	 * command only.
+	 * The state is updated for ERR and SQE only, because an error can move
+	 * the QP there. A QP enters other states by a command only.
 	 */
 	if (hw.state == QRNIC_QPS_ERR || hw.state == QRNIC_QPS_SQE)
 		qrnic_qp_state_set(qp, hw.state);

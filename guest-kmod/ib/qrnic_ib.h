@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * qrnic_ib.h: the RDMA device, and the objects and functions that most files of
- * qrnic_ib.ko use. memory.h, queues.h, qp.h and odp.h have those of one part, verbs.h the
- * operations that only the RDMA core calls. The interface of the core is qrnic_core.h; no
- * file here touches a register.
+ * qrnic_ib.ko use.
+ *
+ * The headers memory.h, queues.h, qp.h and odp.h have those of one part. The
+ * header verbs.h has the operations that only the RDMA core calls. The
+ * interface of the core module is qrnic_core.h; no file of this folder accesses
+ * a register.
+ *
+ * The RDMA core serialises the creation and the destruction of each object.
+ * Other calls for an object come at any time in between, so each structure
+ * names the lock of each member. Order of locks: sharing_mutex, the mutex of a
+ * QP, the locks of its queues. The lock of a CQ is taken before the lock of an
+ * SRQ.
  */
 #ifndef QRNIC_IB_H
 #define QRNIC_IB_H
@@ -32,168 +41,231 @@
 #define QRNIC_IB_PORT 1
 #define QRNIC_24_BITS 0xffffff
 
-/* Counters that performance management knows (mad.c) */
+/* Number of counters of performance management (mad.c) */
 #define QRNIC_PMA_COUNTERS 11
 
 /*
- * The number of work requests that either queue holds also if all are of the largest
- * size: programs use all limits together.
+ * Returns the number of work requests that a queue has room for if all are of
+ * the largest size. Programs use all limits together, so a larger number would
+ * fail for them.
  */
 static inline u32 qrnic_ib_max_qp_wr(const struct qrnic_caps *caps)
 {
 	return min(caps->max_qp_wqebb / QRNIC_WQE_MAX_WQEBB, caps->max_qp_recv);
 }
 
-/* log2 of the smallest SQ: it holds one WQE of the largest size. */
+/*
+ * log2 of the smallest SQ in basic blocks: room for one WQE of the largest size
+ */
 #define QRNIC_SQ_LOG_SIZE_MIN ilog2(QRNIC_WQE_MAX_WQEBB)
 
+/* RDMA device of an adapter */
 struct qrnic_ib_dev {
 	struct ib_device ibdev;
 	struct qrnic_dev *qdev;
 
-	bool dma_copied;	/* bounce buffers: no memory of processes (user_memory.c) */
+	/*
+	 * True if the kernel copies DMA to bounce buffers, so that the device
+	 * cannot use memory of processes (user_memory.c)
+	 */
+	bool dma_copied;
 
-	/* Number to the qrnic_ib_object in a QP, an SRQ or a WQ, whose numbers are a QP's */
+	/*
+	 * Maps numbers to the qrnic_ib_object of a QP, an SRQ or a receive work
+	 * queue. The numbers of QPs and work queues are from one range.
+	 */
 	struct xarray qps;
 	struct xarray srqs;
 	struct xarray wqs;
 	/*
-	 * Numbers of QPs and SRQs that the device may give out again already, while
-	 * completions and events of their last owners remain (object.c)
+	 * Numbers of QPs and SRQs that the device may assign again already,
+	 * while completions and events of their last owners remain (object.c)
 	 */
-	spinlock_t numbers_lock;	/* protects the list */
+	spinlock_t numbers_lock;	/* protects retired_numbers */
 	struct list_head retired_numbers;
 	wait_queue_head_t number_released;
 
-	/* Made by the driver (sharing.c): shares, and by number the links of their carriers */
-	struct mutex sharing_mutex;	/* before that of a QP */
+	/*
+	 * Shared connections that the driver creates (sharing.c), and the links
+	 * by the numbers of their carrier QPs
+	 */
+	/* Protects the next three; taken before the mutex of a QP */
+	struct mutex sharing_mutex;
 	struct list_head shares;
-	struct list_head dead_links;	/* until sharing_mutex is released */
+	/* Links to be freed when sharing_mutex is released */
+	struct list_head dead_links;
 	struct xarray share_links;
 
 	/* Numbers of address spaces (user_memory.c) */
-	struct mutex address_space_mutex;	/* protects these three */
+	/* Protects the next three members */
+	struct mutex address_space_mutex;
 	DECLARE_HASHTABLE(address_space_mms, 6);
 	struct xarray address_spaces;
 	u32 next_address_space;
 
 	/* Serialises qrnic_port_report(); protects port_active and stopping */
 	struct mutex port_mutex;
-	bool port_active;	/* as last told to the RDMA core */
-	bool stopping;		/* no more events of port and device */
+	/* State of the port that the RDMA core was last notified of */
+	bool port_active;
+	/*
+	 * True if events of the port and the device are not reported any more
+	 */
+	bool stopping;
 	struct notifier_block netdev_nb;
-	struct work_struct flush_work;	/* in the fatal state */
+	/* Flushes kernel QPs in the fatal state */
+	struct work_struct flush_work;
 
-	/* The device's counters when PortCounters, PortCountersExtended were 0 */
-	struct mutex pma_mutex;	/* protects it */
+	/*
+	 * Counters of the device at the last reset of PortCounters and
+	 * PortCountersExtended
+	 */
+	struct mutex pma_mutex;	/* protects pma_base */
 	u64 pma_base[2][QRNIC_PMA_COUNTERS];
 
-	/* Regions on demand by the index of their key; who brings pages, and ahead */
+	/*
+	 * Regions on demand by the index of their key, and the workqueues that
+	 * page in
+	 */
 	struct xarray odps;
-	struct mutex odp_mutex;		/* held until the device and odps agree on a key */
+	/* Taken while a key and its entry in odps change */
+	struct mutex odp_mutex;
 	struct workqueue_struct *odp_wq;
 	struct workqueue_struct *prefetch_wq;
-	struct qrnic_sparse_budget odp_budget;	/* of those without a context (RDS) */
+	/* Budget of regions without a context (RDS) */
+	struct qrnic_sparse_budget odp_budget;
 	struct mutex odp_budget_mutex;	/* protects odp_budgets */
-	struct list_head odp_budgets;	/* one for each user that has a context */
-	struct workqueue_struct *shrink_wq;	/* frees page lists without entries */
-	atomic_t prefetches;		/* that wait */
-	struct xarray responder_faults;	/* of dynamic targets, that nobody took yet */
+	/* Budgets, one for each user with a context */
+	struct list_head odp_budgets;
+	/* Frees page lists without entries */
+	struct workqueue_struct *shrink_wq;
+	/* Number of prefetches in prefetch_wq */
+	atomic_t prefetches;
+	/* Numbers of pending page faults of dynamic targets */
+	struct xarray responder_faults;
+	/* Number of these page faults */
 	atomic_t num_responder_faults;
+	/* Number of workers for these page faults, besides responder_work */
 	atomic_t responder_workers;
 	struct work_struct responder_work;
 
-	/* Doorbell pages of the device in a page of the CPU (ucontext.c) */
+	/*
+	 * Number of doorbell pages of the device in a page of the CPU
+	 * (ucontext.c)
+	 */
 	u32 db_group;
 	struct mutex db_mutex;		/* protects db_spare */
-	struct xarray db_spare;		/* by number; allocated, and in no complete group */
+	/* Allocated doorbell pages, by number, whose group is incomplete */
+	struct xarray db_spare;
 
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
 
-/* What a process may map of the device */
+/* Kinds of device memory that a process can map */
 enum qrnic_ib_map_kind {
 	QRNIC_MAP_DB_PAGE,
 	QRNIC_MAP_DEVICE_MEMORY,
 };
 
+/* Mapping that the RDMA core offers to a process */
 struct qrnic_ib_map {
 	struct rdma_user_mmap_entry entry;
 	enum qrnic_ib_map_kind kind;
 };
 
+/* Doorbell pages of a context that one page of the CPU contains */
 struct qrnic_ib_db_page {
 	struct qrnic_ib_map map;
 	struct qrnic_ib_ucontext *ucontext;
-	u32 number;			/* the first one of the CPU's page */
-	u32 count;			/* doorbell pages in it */
-	struct kref users;		/* the object, and QPs */
+	u32 number;			/* number of the first doorbell page */
+	u32 count;			/* number of doorbell pages */
+	struct kref users;		/* users: the uverbs object, and QPs */
 };
 
+/* Returns the size of the mapping in bytes. */
 static inline u32 qrnic_db_page_bytes(const struct qrnic_ib_db_page *page)
 {
 	return page->count * QRNIC_DB_PAGE_SIZE;
 }
 
-/* The processes that may choose the path of each other's shared connections */
+/*
+ * Owner of shared connections: only processes with the same owner may share a
+ * connection
+ */
 struct qrnic_ib_owner {
 	kuid_t user;
-	u64 net_cookie;			/* of the network namespace */
+	u64 net_cookie;			/* cookie of the network namespace */
 };
 
+/* Context of a process */
 struct qrnic_ib_ucontext {
 	struct ib_ucontext ibucontext;
-	struct qrnic_ib_owner owner;	/* of the process that opened the context */
+	/* owner: the process that opened the context */
+	struct qrnic_ib_owner owner;
+	/* Doorbell page that each context has */
 	struct qrnic_ib_db_page *db_page;
-	struct xarray db_pages;		/* by number; that one too */
-	struct qrnic_ib_odp_budget *odp_budget;	/* of the user's regions on demand */
+	/* All doorbell pages by number, including db_page */
+	struct xarray db_pages;
+	/* Budget of the user's regions on demand */
+	struct qrnic_ib_odp_budget *odp_budget;
 };
 
+/* Protection domain */
 struct qrnic_ib_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
 
-	struct mutex null_mutex;	/* protects has_null */
+	struct mutex null_mutex;	/* protects has_null and null_key */
+	/* True if null_key exists */
 	bool has_null;
 	u32 null_key;
 };
 
+/* XRC domain */
 struct qrnic_ib_xrcd {
 	struct ib_xrcd ibxrcd;
 	u32 xrcdn;
 };
 
+/* Counter set of QPs */
 struct qrnic_ib_counter {
 	struct rdma_counter counter;
 };
 
+/* Address handle */
 struct qrnic_ib_ah {
 	struct ib_ah ibah;
 	struct qrnic_address_vector av;
-	u8 sl;				/* the caller's */
+	/* Service level that the caller requested */
+	u8 sl;
 };
 
-/* The number of a QP or an SRQ that is being destroyed; table is that of its kind. */
+/*
+ * Number of a QP or an SRQ that is being destroyed; table is dev->qps or
+ * dev->srqs
+ */
 struct qrnic_ib_number {
 	struct list_head entry;
 	const struct xarray *table;
 	u32 number;
 };
 
-/* What can be found by number: completions and events name it so. */
+/* Object that completions and events identify by its number */
 struct qrnic_ib_object {
+	/* References; the table of the object has one */
 	refcount_t refs;
-	struct completion unused;	/* refs fell to 0 */
+	struct completion unused;	/* completed when refs becomes 0 */
 };
 
+/* Table of receive work queues for RSS */
 struct qrnic_ib_rwq_ind_table {
 	struct ib_rwq_ind_table ib_table;
 };
 
-/* What flow rules count */
+/* Counters of flow rules */
 struct qrnic_ib_counters {
 	struct ib_counters ibcounters;
-	u32 set;			/* counter set of the device */
+	/* Number of the counter set in the device */
+	u32 set;
 };
 
 static inline struct qrnic_ib_dev *to_qrnic_dev(struct ib_device *ibdev)
@@ -228,7 +300,10 @@ to_qrnic_counters(struct ib_counters *ibcounters)
 	return container_of(ibcounters, struct qrnic_ib_counters, ibcounters);
 }
 
-/* The device's rights of keys and queue pairs have the bits of verbs, but for these. */
+/*
+ * Returns the rights of the device for access flags of verbs. Both have the
+ * same bits, except for IB_ACCESS_FLUSH_GLOBAL.
+ */
 static inline u8 qrnic_rights_of_access(int access)
 {
 	u8 rights = access & (QRNIC_ACCESS_ALL & ~QRNIC_ACCESS_FLUSH_GLOBAL);
@@ -238,6 +313,7 @@ static inline u8 qrnic_rights_of_access(int access)
 	return rights;
 }
 
+/* Returns the access flags of verbs for rights of the device. */
 static inline int qrnic_access_of_rights(u8 rights)
 {
 	int access = rights & ~QRNIC_ACCESS_FLUSH_GLOBAL;
@@ -247,19 +323,23 @@ static inline int qrnic_access_of_rights(u8 rights)
 	return access;
 }
 
+/* Returns true if the device has the capability. */
 static inline bool qrnic_ib_cap(struct qrnic_ib_dev *dev, u64 capability)
 {
 	return dev->qdev->caps.capabilities & capability;
 }
 
-/* Regions on demand; the RDMA core's part of them is optional. */
+/*
+ * Returns true if the device and the RDMA core support regions on demand. The
+ * part of the RDMA core is optional.
+ */
 static inline bool qrnic_on_demand(struct qrnic_ib_dev *dev)
 {
 	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) &&
 	       qrnic_ib_cap(dev, QRNIC_CAP_ON_DEMAND) && !dev->dma_copied;
 }
 
-/* object.c */
+/* object.c: objects by number */
 void qrnic_object_init(struct qrnic_ib_object *object);
 int qrnic_object_insert(struct xarray *table, struct qrnic_ib_object *object,
 			u32 number);
@@ -279,22 +359,22 @@ void qrnic_number_await(struct qrnic_ib_dev *dev, const struct xarray *table,
 int qrnic_create_24_bits(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode create,
 			 enum qrnic_cmd_opcode destroy, const void *context,
 			 size_t size, u32 *number);
-/* Has the device destroy or free it; if that fails, resets the device. */
+/* Makes the device destroy the object. If that fails, the device is reset. */
 void qrnic_destroy(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
 		   u32 number);
 void qrnic_destroy_failed(struct qrnic_ib_dev *dev, enum qrnic_cmd_opcode opcode,
 			  u32 number, int err);
 
-/* event.c */
+/* event.c: asynchronous events */
 int qrnic_ib_events_start(struct qrnic_ib_dev *dev);
 void qrnic_ib_events_stop(struct qrnic_ib_dev *dev);
 int qrnic_ib_port_events_start(struct qrnic_ib_dev *dev);
 void qrnic_ib_port_events_stop(struct qrnic_ib_dev *dev);
 
-/* uapi.c */
+/* uapi.c: methods that the driver adds to uverbs */
 extern const struct uapi_definition qrnic_uapi_definitions[];
 
-/* ucontext.c */
+/* ucontext.c: contexts and doorbell pages */
 void qrnic_db_pages_init(struct qrnic_ib_dev *dev);
 void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev);
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext);
@@ -305,7 +385,7 @@ void qrnic_db_page_put(struct qrnic_ib_db_page *page);
 void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 			     struct qrnic_alloc_ucontext_resp *response);
 
-/* pd_ah.c */
+/* pd_ah.c: address vectors */
 int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,
 		  const struct rdma_ah_attr *attr);
 void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *av,

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * queue.c: send and receive queues of kernel QPs: their sizes, memory and reset,
- * and taking requests out of them.
+ * queue.c: send and receive queues of kernel QPs: their sizes, memory and
+ * reset, and the completion of their requests.
+ *
+ * qp.c creates and destroys the queues, qp_modify.c resets them, and post.c
+ * posts requests. cq.c and flush.c complete requests under the lock of the CQ.
+ * The producer index of a queue belongs to the poster and the consumer index to
+ * the poller; release and acquire order their slots.
  */
 #include "qp.h"
 #include "qrnic_ib.h"
@@ -10,9 +15,11 @@
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
 /*
- * Basic blocks of the largest send WQE: control and remote address segments (a
- * datagram segment has the length of three), then an atomic's two, the data
- * segments, or the inline data. A registration takes one block.
+ * Returns the basic blocks of the largest send WQE. The WQE begins with the
+ * control and remote address segments; a datagram segment has the length of
+ * three segments. The operands of an atomic (two segments), the data segments,
+ * or the inline data follow. A fast registration needs one block, so it always
+ * fits.
  */
 static u32 qrnic_sq_request_blocks(enum ib_qp_type type, const struct ib_qp_cap *cap)
 {
@@ -68,7 +75,10 @@ static int qrnic_kernel_rq_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *
 	return 0;
 }
 
-/* Sizes the queues, and says in init->cap what they hold. */
+/*
+ * Allocates the queues, and sets the actual sizes in init->cap. Returns 0 or a
+ * negative errno.
+ */
 int qrnic_kernel_queues_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 			       struct ib_qp_init_attr *init)
 {
@@ -119,8 +129,8 @@ static void qrnic_queue_reset(struct qrnic_ib_queue *queue)
 }
 
 /*
- * The device is in RESET and reads the records again only after INIT. Called
- * with the locks of both queues.
+ * Resets the queues. Called with the locks of both queues while the QP is in
+ * RESET, because the device reads the records again only after INIT.
  */
 void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
 {
@@ -130,24 +140,34 @@ void qrnic_kernel_queues_reset(struct qrnic_ib_qp *qp)
 }
 
 /*
- * Takes the completed request, and all before it, out of its queue. False if no
- * WQE that is posted begins at index: the device need not be trusted.
+ * Removes the completed request, and all requests before it, from its queue.
+ * Returns false if no posted WQE begins at index, because the device is not
+ * trusted.
  */
 bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
 			  struct qrnic_ib_request *request)
 {
-	/* Pairs with qrnic_queue_advance(): up to here the slots are written. */
+	/*
+	 * Pairs with qrnic_queue_advance(), so the slots before this index are
+	 * written.
+	 */
 	u32 producer = smp_load_acquire(&queue->producer);
 
 	if (index - queue->consumer >= producer - queue->consumer)
 		return false;
-	/* The middle of a WQE has a slot of an earlier pass. */
+	/*
+	 * An index within a WQE has the slot of an earlier pass, so its end is
+	 * checked, too.
+	 */
 	*request = queue->requests[index & queue->mask];
 	if (request->next - index - 1 >= producer - index)
 		return false;
 
 	WRITE_ONCE(queue->retired, request->number);
-	/* The slot is read before qrnic_queue_has_room() sees it free. */
+	/*
+	 * Release, so that the slot has been read when qrnic_queue_has_room()
+	 * sees it free.
+	 */
 	smp_store_release(&queue->consumer, request->next);
 	return true;
 }

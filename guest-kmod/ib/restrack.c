@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * restrack.c: what "rdma resource show -dd" prints beyond the common attributes. For
- * those the core has asked the device; here nobody does so again. The raw
- * dump ("-r") is what the device itself says: the output of the object's query
- * command, as the contract lays it out.
+ * restrack.c: attributes for "rdma resource show -dd" in addition to the common
+ * ones, and raw dumps ("-r").
+ *
+ * The RDMA core calls these functions with a reference to the object. The
+ * common attributes come from the device. The attributes here come from the
+ * driver's structures, so they need no command and no lock. A raw dump is the
+ * output of the object's query command, in the format of the contract.
  */
 #include <rdma/rdma_netlink.h>
 #include <rdma/restrack.h>
@@ -57,7 +60,10 @@ int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	return qrnic_fill_end(msg, table, qrnic_cq_fill(msg, to_qrnic_cq(ibcq)));
 }
 
-/* What this end agreed to, and of that, what the other end is known to do */
+/*
+ * Writes the options of this end, and those that the peer is known to have,
+ * too.
+ */
 static int qrnic_options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 options = READ_ONCE(qp->options);
@@ -71,7 +77,7 @@ static int qrnic_options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	return 0;
 }
 
-/* The priority level by which the device schedules the QP */
+/* Writes the priority level by which the device schedules the QP. */
 static int qrnic_level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 priority = READ_ONCE(qp->priority);
@@ -83,8 +89,9 @@ static int qrnic_level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 }
 
 /*
- * How many members a carrier has, of all processes; and which carrier a member has. It
- * can go at any time: the dump holds only the queue pair's memory.
+ * Writes the number of members of a carrier, of all processes, or the number of
+ * the carrier of a member. RCU protects the carrier, because the dump holds a
+ * reference to the queue pair only.
  */
 static int qrnic_carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
@@ -103,7 +110,10 @@ static int qrnic_carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 	return number ? rdma_nl_put_driver_u32(msg, "carrier", number) : 0;
 }
 
-/* The tool shows all of these as type DRIVER. */
+/*
+ * Writes the kind of a QP of type DRIVER, because the tool shows the same type
+ * for all kinds.
+ */
 static int qrnic_driver_type_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	static const char *const names[] = {

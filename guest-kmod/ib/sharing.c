@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * sharing.c: shared connections that the driver creates for programs that connect by the
- * communication manager and do not know of them (manual, Shared connections). The library
- * requests the options of a connection, and sends them to the peer by ECE.
+ * sharing.c: shared connections that the driver creates for programs that
+ * connect by the communication manager and do not request them (manual, Shared
+ * connections).
+ *
+ * The library calls qrnic_share_agree() for each connection, and sends its
+ * result to the peer by enhanced connection establishment (ECE). One end sends
+ * a connection request, the other one replies with the number of a carrier. At
+ * the transition to RTR both ends call qrnic_share_join(). sharing_mutex
+ * protects all shares and links, and is taken before the mutex of a QP.
  */
 #include <linux/random.h>
 #include <rdma/ib_addr.h>
@@ -11,49 +17,66 @@
 #include "qp.h"
 #include "qrnic_ib.h"
 
-/* 0.54 s, eight times: if the carrier fails, all members fail */
+/*
+ * Timeout (0.54 s) and number of retries, so eight transmissions. Both are
+ * large, because all members fail if the carrier fails.
+ */
 #define SHARE_TIMEOUT 17
 #define SHARE_RETRIES 7
 
 #define ECE_NUMBER GENMASK(31, 8)
 
 /*
- * A carrier that the driver has created. It stays as long as its share, also without
- * members.
+ * Link: a carrier that the driver has created, and its path. A link exists as
+ * long as its share, even without members.
  */
 struct qrnic_ib_share_link {
 	struct list_head entry;
 	struct qrnic_ib_carrier *carrier;
-	u32 peer_number;		/* of the carrier of the peer, or 0 */
-	u8 options;			/* QRNIC_QPO_* */
+	/* Number of the peer's carrier; 0 in a share that replies */
+	u32 peer_number;
+	/* options of the carrier (QRNIC_QPO_*) */
+	u8 options;
+	/* True if the carrier is in RTS */
 	bool connected;
-	bool failed;			/* for good; by events, too */
+	/* True after an error, for ever; also written by events */
+	bool failed;
+	/* Destination and source of the path; valid if connected is true */
 	u8 dgid[16];
 	__le16 sgid_index;
 };
 
 /*
- * A share offers or answers. An offering share belongs to one local process,
- * and has one carrier to each node that the process connects to. An answering
- * share belongs to the local processes of one user in one network namespace.
- * Their connections come from one process of another node. An answering share has
- * one carrier, which is made with the share. For the same number, other users and
- * namespaces have their own answering shares, because the first member of a
- * carrier chooses its path for all members. sharing_mutex protects all
- * members.
+ * Share: the carriers that connections of one process may use.
+ *
+ * A share that requests belongs to one local process (qrnic_share_offer()). The
+ * share has one carrier to each node that the process connects to. A share that
+ * replies belongs to the local processes of one user in one network namespace
+ * (qrnic_share_answer()). The connections of these processes come from one
+ * process of another node. The share has one carrier, which is created with the
+ * share. Other users and namespaces have shares of their own for the same
+ * number. The reason is that the first member of a carrier chooses its path for
+ * all members. sharing_mutex protects all members.
  */
 struct qrnic_ib_share {
 	struct list_head entry;
 	struct list_head links;
-	struct qrnic_ib_ucontext *ucontext;	/* of an offering share; else NULL */
-	struct qrnic_ib_owner owner;	/* answering share */
-	u32 number;			/* of the offering process: 24 bits, and not 0 */
-	u32 users;			/* queue pairs that offer it or answer with it */
-	u8 options;			/* QRNIC_QPO_*, of carriers as far as both have them */
-	bool retired;			/* neither offered nor answered any more */
+	/* Context of the process that requests; NULL in a share that replies */
+	struct qrnic_ib_ucontext *ucontext;
+	struct qrnic_ib_owner owner;	/* owner of a share that replies */
+	/* Number of the process that requests: 24 bits, and not 0 */
+	u32 number;
+	/* Number of queue pairs that requested or replied with this share */
+	u32 users;
+	/* options (QRNIC_QPO_*) that a carrier uses if both ends have them */
+	u8 options;
+	/* True if no new connection uses the share */
+	bool retired;
 };
 
-/* Removes the link from its share. qrnic_sharing_unlock() destroys its carrier. */
+/*
+ * Removes the link from its share; qrnic_sharing_unlock() releases its carrier.
+ */
 static void qrnic_link_remove(struct qrnic_ib_dev *dev,
 			      struct qrnic_ib_share_link *link)
 {
@@ -62,8 +85,9 @@ static void qrnic_link_remove(struct qrnic_ib_dev *dev,
 }
 
 /*
- * Releases sharing_mutex, and then frees the links that were removed meanwhile: their
- * carriers have events to flush, for which no other connection should wait.
+ * Releases sharing_mutex, and then frees the links that were removed meanwhile.
+ * In this order, because the events of their carriers are flushed, and other
+ * connections should not wait for that.
  */
 void qrnic_sharing_unlock(struct qrnic_ib_dev *dev)
 {
@@ -109,9 +133,9 @@ err_link:
 }
 
 /*
- * Returns the first PSN of both directions. It depends on the numbers of both ends, so that
- * no late packet of another carrier is accepted. The number of one end alone is close to
- * that of the carrier before.
+ * Returns the first PSN of both directions. The PSN depends on the numbers of
+ * both ends, so that no late packet of another carrier is accepted. The number
+ * of one end alone is close to that of the carrier before.
  */
 static u32 qrnic_link_psn(const struct qrnic_ib_share *share,
 			  const struct qrnic_ib_share_link *link)
@@ -132,8 +156,8 @@ static int qrnic_link_modify(struct qrnic_ib_dev *dev, struct qrnic_ib_share_lin
 }
 
 /*
- * Takes a carrier without members back to the state in which qrnic_link_connect() found
- * it. If that fails, no connection uses the carrier any more.
+ * Returns a carrier without members to the state before qrnic_link_connect().
+ * If that fails, no connection uses the carrier any more.
  */
 static void qrnic_link_disconnect(struct qrnic_ib_dev *dev,
 				  struct qrnic_ib_share_link *link)
@@ -146,7 +170,10 @@ static void qrnic_link_disconnect(struct qrnic_ib_dev *dev,
 	qrnic_carrier_path(link->carrier, NULL);
 }
 
-/* Connects a carrier by the path of its first member. */
+/*
+ * Connects a carrier by the path of its first member. Returns 0 or a negative
+ * errno.
+ */
 static int qrnic_link_connect(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 			      struct qrnic_ib_share_link *link,
 			      const struct ib_qp_attr *attr,
@@ -223,7 +250,10 @@ static void qrnic_share_put(struct qrnic_ib_dev *dev, struct qrnic_ib_share *sha
 	kfree(share);
 }
 
-/* Returns true if a carrier has failed, so that no new connection uses the share. */
+/*
+ * Returns true if a carrier has failed, so that no new connection should use
+ * the share.
+ */
 static bool qrnic_share_has_failed(const struct qrnic_ib_share *share)
 {
 	const struct qrnic_ib_share_link *link;
@@ -244,7 +274,10 @@ static bool qrnic_number_is_free(struct qrnic_ib_dev *dev, u32 number)
 	return number;
 }
 
-/* Returns the share that this process offers to its peers. */
+/*
+ * Returns the share with which this process requests connections, or an
+ * ERR_PTR().
+ */
 static struct qrnic_ib_share *qrnic_share_offer(struct qrnic_ib_dev *dev,
 						struct qrnic_ib_ucontext *ucontext,
 						u8 options)
@@ -270,8 +303,8 @@ static bool qrnic_owner_is(const struct qrnic_ib_owner *one,
 }
 
 /*
- * Returns the share by which processes of this owner answer an offer of the
- * number.
+ * Returns the share with which processes of this owner reply to the number, or
+ * an ERR_PTR().
  */
 static struct qrnic_ib_share *qrnic_share_answer(struct qrnic_ib_dev *dev,
 						 const struct qrnic_ib_owner *owner,
@@ -298,7 +331,10 @@ static struct qrnic_ib_share *qrnic_share_answer(struct qrnic_ib_dev *dev,
 	return share;
 }
 
-/* Returns true if the MTU has room for a packet of a member and the headers around it. */
+/*
+ * Returns true if the MTU has room for a packet of a member in an encapsulated
+ * packet.
+ */
 static bool qrnic_port_has_room(struct qrnic_ib_dev *dev)
 {
 	unsigned int mtu = READ_ONCE(dev->qdev->netdev->mtu);
@@ -312,8 +348,9 @@ static struct qrnic_ib_share_link *qrnic_answer_link(struct qrnic_ib_share *shar
 }
 
 /*
- * Sets *ece to the offer of a queue pair that is not connected yet, or to its answer, if
- * *ece is the offer of the peer. *ece also has the other options of the connection.
+ * Sets *ece to the connection request of a queue pair that is not connected
+ * yet. If *ece has the request of the peer, sets it to the reply. *ece also has
+ * the other options of the connection. Returns 0 or a negative errno.
  */
 int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u32 *ece)
 {
@@ -334,7 +371,10 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	options = *ece & QRNIC_QPO_SELECTIVE_REPEAT &
 		  qrnic_qp_options(&dev->qdev->caps);
 
-	/* Programs see failed members before the driver gets the event of their carrier. */
+	/*
+	 * Events are flushed first, because programs see failed members before
+	 * the driver receives the event of their carrier.
+	 */
 	qrnic_flush_events(dev->qdev);
 	mutex_lock(&dev->sharing_mutex);
 	share = answers ? qrnic_share_answer(dev, &ucontext->owner, number, options) :
@@ -353,7 +393,10 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 	return PTR_ERR_OR_ZERO(share);
 }
 
-/* Removes the carriers without members, and retires the share. */
+/*
+ * Removes the carriers without members, so that no new connection uses the
+ * share.
+ */
 static void qrnic_links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 {
 	struct qrnic_ib_share_link *link, *next;
@@ -365,9 +408,10 @@ static void qrnic_links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *s
 }
 
 /*
- * Returns the carrier to the peer with this number, and creates it if necessary. A carrier
- * to the same address with another number is unused now. A share has at most one carrier
- * for each of its users.
+ * Returns the carrier to the peer with this number, and creates it if there is
+ * none. A carrier without members to the same address but another number is
+ * removed, because the peer does not use it any more. A share has at most as
+ * many carriers as users.
  */
 static struct qrnic_ib_share_link *qrnic_link_to(struct qrnic_ib_dev *dev,
 						 struct qrnic_ib_share *share, u32 ece,
@@ -379,7 +423,10 @@ static struct qrnic_ib_share_link *qrnic_link_to(struct qrnic_ib_dev *dev,
 	list_for_each_entry_safe(link, next, &share->links, entry) {
 		if (link->peer_number == number && qrnic_link_leads(link, av))
 			return link;
-		/* The peer knows this carrier, which has another source address. */
+		/*
+		 * The peer uses this number for one carrier, and this one has
+		 * another source address.
+		 */
 		if (link->peer_number == number &&
 		    !memcmp(link->dgid, av->dgid, sizeof(link->dgid)))
 			return ERR_PTR(-EADDRNOTAVAIL);
@@ -406,10 +453,10 @@ static struct qrnic_ib_share_link *qrnic_link_of(struct qrnic_ib_dev *dev,
 		return ERR_PTR(-EINVAL);
 	if (link->connected && !qrnic_link_leads(link, av)) {
 		/*
-		 * Two processes of other nodes have the same number. The path
-		 * is not known when the answer is given, so the next answers
-		 * name another carrier. One of the two processes will fit that
-		 * carrier.
+		 * Two processes of other nodes use the same number. The path
+		 * was unknown at the time of the reply, so later replies name
+		 * another carrier. The connections of one of the two processes
+		 * will use that carrier.
 		 */
 		share->retired = true;
 		return ERR_PTR(-EADDRNOTAVAIL);
@@ -417,10 +464,7 @@ static struct qrnic_ib_share_link *qrnic_link_of(struct qrnic_ib_dev *dev,
 	return link;
 }
 
-/*
- * Frees the objects that were made for a queue pair that did not become a
- * member.
- */
+/* Frees the objects of a queue pair that did not become a member. */
 static void qrnic_link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share,
 			    struct qrnic_ib_share_link *link)
 {
@@ -431,10 +475,11 @@ static void qrnic_link_undo(struct qrnic_ib_dev *dev, struct qrnic_ib_share *sha
 }
 
 /*
- * Finds the carrier that both ends of a connection have agreed on in ece, and connects it
- * if this is its first member. Called for a queue pair that moves to RTR,
- * after the caller has checked the transition. The caller holds sharing_mutex,
- * and calls qrnic_share_abandon() if the queue pair does not become a member.
+ * Adds a member to the carrier that both ends have agreed on in ece, and
+ * connects the carrier if it is the first member. Called for a queue pair that
+ * moves to RTR, after its transition was checked. The caller holds
+ * sharing_mutex, and calls qrnic_share_abandon() if the queue pair does not
+ * become a member. Returns the carrier or an ERR_PTR().
  */
 struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 					  const struct ib_qp_attr *attr,
@@ -464,8 +509,8 @@ struct qrnic_ib_carrier *qrnic_share_join(struct qrnic_ib_qp *qp, u32 ece,
 }
 
 /*
- * Leaves the carrier that qrnic_share_join() returned. If the carrier has no
- * other member, the next member may choose another path. The caller holds
+ * Removes the member that qrnic_share_join() added. If the carrier has no other
+ * member, the next member may choose another path. The caller holds
  * sharing_mutex.
  */
 void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrier)
@@ -476,7 +521,7 @@ void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrie
 	list_for_each_entry(link, &qp->share->links, entry)
 		if (link->carrier == carrier)
 			break;
-	/* The link keeps the carrier, so this call does not free it. */
+	/* The link has a reference, so this call does not free the carrier. */
 	qrnic_carrier_leave(carrier);
 	if (!WARN_ON(list_entry_is_head(link, &qp->share->links, entry)) &&
 	    !atomic_read(&carrier->members))
@@ -484,9 +529,9 @@ void qrnic_share_abandon(struct qrnic_ib_qp *qp, struct qrnic_ib_carrier *carrie
 }
 
 /*
- * Retires the number that a queue pair has offered. Its connection was rejected, here or by
- * the peer, so other connections that offer the number may be rejected, too. The caller
- * holds sharing_mutex.
+ * Retires the number of a queue pair whose connection was rejected, by this end
+ * or by the peer. Other connections with the number might be rejected, too. The
+ * caller holds sharing_mutex.
  */
 void qrnic_share_refused(struct qrnic_ib_qp *qp)
 {
@@ -495,8 +540,8 @@ void qrnic_share_refused(struct qrnic_ib_qp *qp)
 }
 
 /*
- * Releases the share of a queue pair. Called last when the queue pair is destroyed, after it
- * has left its carrier.
+ * Releases the share of a queue pair. Called at the end of its destruction,
+ * after the queue pair has left its carrier.
  */
 void qrnic_share_leave(struct qrnic_ib_qp *qp)
 {
@@ -510,7 +555,10 @@ void qrnic_share_leave(struct qrnic_ib_qp *qp)
 	qp->share = NULL;
 }
 
-/* Handles the event that a carrier of the driver is in ERR. */
+/*
+ * Handles the event that a carrier of the driver is in ERR. The lock of the
+ * xarray is enough, because qrnic_link_remove() erases the link under it.
+ */
 void qrnic_share_event(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct qrnic_ib_share_link *link;

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * srq.c: shared receive queues: create, modify, query, destroy; their slots, which
- * completions free; and the tag lists of processes. Posting is in post.c, resizing in
- * srq_resize.c.
+ * srq.c: shared receive queues: create, modify, query and destroy; their slots,
+ * which completions free; and the tag lists of processes. Posting is in post.c,
+ * resizing in srq_resize.c.
+ *
+ * The lock of an SRQ protects the slots of a kernel SRQ. Completions take this
+ * lock inside the lock of their CQ. The mutex resize_mutex serialises changes
+ * of the ring.
  */
 #include <rdma/ib_umem.h>
 
@@ -14,8 +18,9 @@
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
 /*
- * Frees a slot, if it was posted: the device need not be trusted. Slots also come
- * back by completions of a QP that is gone. The caller holds the lock of the CQ.
+ * Frees a slot and returns its request. Returns false if the slot was not
+ * posted, because the device is not trusted. Completions of a QP that is being
+ * destroyed free slots, too. Called under the lock of the CQ.
  */
 bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 			struct qrnic_ib_request *request)
@@ -52,8 +57,9 @@ static int qrnic_tag_list_check(struct qrnic_ib_dev *dev,
 }
 
 /*
- * Prepares the tag list of a process (IB_SRQT_TM): maps the ring of operations on it,
- * which the device reads. wanted: the request has the address of that ring.
+ * Prepares the tag list of a process (IB_SRQT_TM): pins and maps the ring of
+ * operations, which the device reads. If the flag is true, the request contains
+ * that ring. Returns 0 or a negative errno.
  */
 static int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 				  const struct ib_srq_init_attr *init,
@@ -83,7 +89,10 @@ static int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq 
 		return PTR_ERR(umem);
 
 	srq->tags_umem = umem;
-	/* No entry has the last handle, which stands for an entry that was removed. */
+	/*
+	 * One entry more than requested, because no entry uses the last handle,
+	 * which marks a removed entry.
+	 */
 	context->max_tags =
 		cpu_to_le32(init->ext.tag_matching.max_num_tags + 1);
 	context->cq = cpu_to_le32(to_qrnic_cq(init->ext.cq)->core.cqn);
@@ -94,7 +103,7 @@ static int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq 
 	return 0;
 }
 
-/* Creates the tag list, which is destroyed with the SRQ. */
+/* Creates the tag list in the device, which destroys it with the SRQ. */
 static int qrnic_tag_list_create(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 				 const struct qrnic_tag_list_ctx *context)
 {
@@ -119,7 +128,10 @@ static int qrnic_srq_check(struct qrnic_ib_dev *dev,
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_SRQ))
 		return -EOPNOTSUPP;
-	/* XRC is for processes, as in qrnic_qp_hw_type(), and so is tag matching. */
+	/*
+	 * XRC and tag matching are supported for processes only, as in
+	 * qrnic_qp_hw_type().
+	 */
 	if (init->srq_type == IB_SRQT_TM && user) {
 		int err = qrnic_tag_list_check(dev, init);
 
@@ -135,7 +147,11 @@ static int qrnic_srq_check(struct qrnic_ib_dev *dev,
 	return 0;
 }
 
-/* What a request says of a streaming queue; wanted: a bit of its comp_mask */
+/*
+ * Reads the attributes of a streaming receive queue. If the flag is false,
+ * comp_mask of the request has no such bit, and the attributes must be 0.
+ * Returns 0 or a negative errno.
+ */
 int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream,
 		     bool wanted, struct qrnic_stream_attr *hw)
 {
@@ -155,7 +171,7 @@ int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream
 	return 0;
 }
 
-/* Request of a user SRQ, and its memory */
+/* Reads the request for an SRQ of user space, and prepares its memory. */
 static int qrnic_srq_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 				  const struct ib_srq_init_attr *init,
 				  struct ib_udata *udata,
@@ -215,7 +231,10 @@ static int qrnic_srq_slots_alloc(struct qrnic_ib_srq *srq)
 	if (!srq->slots)
 		return -ENOMEM;
 
-	/* The device begins with slot 0. */
+	/*
+	 * The list of free slots begins with slot 0, because the device begins
+	 * there.
+	 */
 	for (slot = 0; slot < slots - 1; slot++)
 		srq->slots[slot].link = slot + 1;
 	srq->tail = slots - 1;
@@ -261,7 +280,10 @@ static void qrnic_srq_memory_free(struct qrnic_ib_dev *dev, struct qrnic_ib_srq 
 	}
 }
 
-/* Makes the SRQ in the device and then findable. */
+/*
+ * Creates the SRQ in the device, and then inserts it into the table. Returns 0
+ * or a negative errno.
+ */
 static int qrnic_srq_insert(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 			    const struct qrnic_srq_ctx *context)
 {

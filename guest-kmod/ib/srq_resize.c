@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * srq_resize.c: shared receive queues get another ring under traffic (manual,
- * section "Resizing an SRQ"). What a process posts it takes over itself.
+ * srq_resize.c: replaces the ring of a shared receive queue under traffic
+ * (manual, Resizing an SRQ).
+ *
+ * srq.c calls qrnic_srq_resize() under resize_mutex. For a kernel SRQ the
+ * driver copies the posted WQEs, while posters write to both rings and
+ * completions free slots, both under srq->lock. A process copies its posted
+ * WQEs to the new ring itself.
  */
 #include <rdma/ib_umem.h>
 
@@ -9,7 +14,9 @@
 #include "qrnic_ib.h"
 #include "queues.h"
 
-/* Slots that are copied without letting posters and pollers in between */
+/*
+ * Number of slots to copy before the lock is released for posters and pollers
+ */
 #define SLOTS_AT_ONCE 64
 
 static int qrnic_resize_command(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
@@ -25,14 +32,14 @@ static size_t qrnic_ring_bytes(const struct qrnic_ib_srq *srq, u32 log_size)
 }
 
 /*
- * The loops over slots here and below, but for qrnic_slots_copy(), run with interrupts
- * off, because otherwise they would begin again at each post. QRNIC_MAX_SRQ_WR bounds them
- * to 32768 slots of 16 bytes, and only users in the kernel, which seldom resize, call them.
+ * All loops over slots but qrnic_slots_copy() run with interrupts disabled,
+ * because otherwise each post would restart them. QRNIC_MAX_SRQ_WR limits them
+ * to 32768 slots of 16 bytes. Only users in the kernel call them, and rarely.
  */
 
 /*
- * Slots of the smallest ring that has all slots in use and the next one; posted
- * counts those in use. Under the lock.
+ * Returns the size of the smallest ring that contains all posted slots and the
+ * next one. Sets *posted to the number of posted slots. Called under the lock.
  */
 static u32 qrnic_slots_needed(const struct qrnic_ib_srq *srq, u32 *posted)
 {
@@ -48,7 +55,10 @@ static u32 qrnic_slots_needed(const struct qrnic_ib_srq *srq, u32 *posted)
 	return needed;
 }
 
-/* Free slots that the ring to come has not are put aside. Under the lock. */
+/*
+ * Removes the free slots that the new ring does not have from the list. Called
+ * under the lock.
+ */
 static void qrnic_slots_put_aside(struct qrnic_ib_srq *srq, u32 slots)
 {
 	u32 slot = srq->head, last = slot;
@@ -64,7 +74,7 @@ static void qrnic_slots_put_aside(struct qrnic_ib_srq *srq, u32 slots)
 	srq->tail = last;
 }
 
-/* Slots from first on join those that are free. Under the lock. */
+/* Adds the slots first to end - 1 to the free ones. Called under the lock. */
 static void qrnic_slots_append(struct qrnic_ib_srq *srq, u32 first, u32 end)
 {
 	u32 slot;
@@ -76,7 +86,7 @@ static void qrnic_slots_append(struct qrnic_ib_srq *srq, u32 first, u32 end)
 	}
 }
 
-/* Of what is posted meanwhile, post.c writes both. */
+/* Copies the WQEs to the new ring. Posters write to both rings meanwhile. */
 static void qrnic_slots_copy(struct qrnic_ib_srq *srq, struct qrnic_ring *to, u32 slots)
 {
 	size_t bytes = qrnic_ring_bytes(srq, 0), at;
@@ -92,7 +102,10 @@ static void qrnic_slots_copy(struct qrnic_ib_srq *srq, struct qrnic_ring *to, u3
 	}
 }
 
-/* From now on there are no slots but those that both rings have. */
+/*
+ * Limits the slots to those that both rings have, until the resize ends. Sets
+ * *log_size to the size of the new ring. Returns 0 or -EINVAL.
+ */
 static int qrnic_kernel_resize_begin(struct qrnic_ib_srq *srq, u32 max_wr,
 				     u32 *log_size)
 {
@@ -111,7 +124,11 @@ static int qrnic_kernel_resize_begin(struct qrnic_ib_srq *srq, u32 max_wr,
 	return err;
 }
 
-/* With slots, or NULL if those that there are suffice; returns what is to free. */
+/*
+ * Ends a resize: uses the new ring, or after an error the old one. The argument
+ * slots is a larger array, or NULL if the old one suffices. Returns the array
+ * that the caller must free.
+ */
 static struct qrnic_ib_slot *qrnic_kernel_resize_end(struct qrnic_ib_srq *srq,
 						     struct qrnic_ring *ring,
 						     struct qrnic_ib_slot *slots,
@@ -168,7 +185,7 @@ static int qrnic_kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *sr
 		err = qrnic_resize_command(dev, srq, resize);
 	}
 
-	/* The old ones, or those of no use */
+	/* Frees the old ring and array, or after an error the new ones. */
 	slots = qrnic_kernel_resize_end(srq, &ring, slots, log_size, err);
 	qrnic_ring_free(dev->qdev, &ring);
 	kvfree(slots);
@@ -176,8 +193,9 @@ static int qrnic_kernel_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *sr
 }
 
 /*
- * The process has put into the new ring what it has posted. The record stays in
- * the buffer of create_srq.
+ * Replaces the ring of a process. The process has copied its posted WQEs to the
+ * new ring. The record stays in the buffer of create_srq. Called under
+ * resize_mutex.
  */
 static int qrnic_user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 			     u32 max_wr, struct ib_udata *udata,
@@ -189,7 +207,7 @@ static int qrnic_user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 	u64 bytes;
 	int err;
 
-	/* A library that cannot resize yet */
+	/* A library that cannot resize sends no request. */
 	if (!udata->inlen)
 		return -EOPNOTSUPP;
 	err = ib_copy_validate_udata_in_cm(udata, request, reserved, 0);
@@ -220,14 +238,14 @@ static int qrnic_user_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 		srq->log_size = request.log_size;
 	}
 
-	/* The old ones, or those of no use */
+	/* Frees the old memory, or after an error the new one. */
 	qrnic_table_free(dev->qdev, &table);
 err_umem:
 	ib_umem_release(umem);
 	return err;
 }
 
-/* Under resize_mutex */
+/* Resizes an SRQ. Called under resize_mutex. Returns 0 or a negative errno. */
 int qrnic_srq_resize(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 		     const struct ib_srq_attr *attr, bool with_limit,
 		     struct ib_udata *udata)

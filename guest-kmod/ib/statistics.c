@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * statistics.c: the device's counters where Linux looks for them. Those of the
- * transport and of a queue pair's queues belong to the port; those of the bus, of
- * memory translation, of what queue pairs share and of guest errors to the
- * device. ethtool has the Ethernet ones.
+ * statistics.c: the counters of the device in the statistics of the RDMA core,
+ * and counter sets of queue pairs ("rdma statistic qp").
+ *
+ * Counters of the transport and of queues belong to the port. Counters of the
+ * bus, memory translation, shared structures and guest errors belong to the
+ * device. The counters of Ethernet are in ethtool. The RDMA core serialises the
+ * calls for each set of statistics.
  */
 #include <linux/stringify.h>
 #include "qrnic_ib.h"
@@ -18,7 +21,7 @@ enum {
 
 static_assert((int)NUM_INDICES == QRNIC_NUM_COUNTERS);
 
-/* priv holds the index */
+/* Entry of a statistic; its member priv contains the index */
 #define STATISTIC(counter, group) \
 	{ \
 		.name = #counter, \
@@ -56,11 +59,13 @@ static const struct rdma_stat_desc qrnic_device_statistics[] = {
 };
 
 /*
- * "rdma statistic show link" is answered with one netlink message, which must
- * hold all counters of the port. Each takes its name, the padding of that, the
- * headers of three attributes, the value and its padding: one string for all
- * has at least their length. Before them come some attributes of the port. With
- * the default of CONFIG_MAX_SKB_FRAGS a message has this room, on pages of 4 KiB.
+ * Limits the number of counters, because "rdma statistic show link" is answered
+ * with one netlink message that must contain all counters of the port.
+ *
+ * Each counter needs its name with padding, the headers of three attributes,
+ * and the value with padding. The string of one entry has at least this length.
+ * Attributes of the port come first. With the default of CONFIG_MAX_SKB_FRAGS a
+ * message has ANSWER_ROOM bytes on pages of 4 KiB.
  */
 #define ANSWER_ENTRY(name) "0123456789012345678901234567" __stringify(name)
 #define ANSWER(name, group) PORT_##group(ANSWER_ENTRY, name)
@@ -83,7 +88,10 @@ struct rdma_hw_stats *qrnic_ib_alloc_port_stats(struct ib_device *ibdev, u32 por
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-/* One command reads them all, so all are updated, whichever is asked for. */
+/*
+ * Updates all counters, because one command reads all of them. Returns their
+ * number or a negative errno.
+ */
 static int qrnic_statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *stats,
 				 bool of_set, u32 set)
 {
@@ -108,8 +116,9 @@ static int qrnic_statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *s
 }
 
 /*
- * The RDMA core adds to the values of a port those of all rdma_counters that
- * there are and have been. So the port's own are of what is in no set.
+ * Reads the counters of the port or the device. For the port only traffic in no
+ * counter set is read, because the RDMA core adds the values of all present and
+ * past rdma_counters.
  */
 int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			  u32 port, int index)
@@ -121,7 +130,7 @@ int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 				     0);
 }
 
-/* number 0: to none */
+/* Binds a queue pair to a counter set, or to none if number is 0. */
 static int qrnic_counter_set_bind(struct qrnic_ib_dev *dev, u32 qpn, u32 number)
 {
 	struct qrnic_counter_bind bind = {
@@ -133,8 +142,9 @@ static int qrnic_counter_set_bind(struct qrnic_ib_dev *dev, u32 qpn, u32 number)
 }
 
 /*
- * An rdma_counter, of one or more queue pairs ("rdma statistic qp"), is a counter
- * set; its id is the number, 0 before the first queue pair is bound.
+ * Binds a queue pair to an rdma_counter, which is a counter set in the device.
+ * The id of the rdma_counter is the number of the set, and 0 before the first
+ * queue pair is bound.
  */
 static int qrnic_ib_counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 {
@@ -149,7 +159,10 @@ static int qrnic_ib_counter_bind(struct rdma_counter *counter, struct ib_qp *qp)
 				       NULL, 0, &number);
 		if (err)
 			return err;
-		/* The number 0 stands for no set, and the contract has no set 0. */
+		/*
+		 * Rejected, because 0 means that there is no set, and the
+		 * contract has no set 0.
+		 */
 		if (!number)
 			return -EIO;
 	}
@@ -170,14 +183,20 @@ static int qrnic_ib_counter_unbind(struct ib_qp *qp)
 	struct qrnic_ib_dev *dev = to_qrnic_dev(qp->device);
 	int err = qrnic_counter_set_bind(dev, qp->qp_num, 0);
 
-	/* In the fatal state no QP is bound to a set any more. */
+	/*
+	 * In the fatal state the error is ignored, because no QP is bound to a
+	 * set any more.
+	 */
 	if (err && qrnic_healthy(dev->qdev))
 		return err;
 	qp->counter = NULL;
 	return 0;
 }
 
-/* qrnic_ib_counter_bind() allocates the counter set, with the first queue pair. */
+/*
+ * Does nothing, because qrnic_ib_counter_bind() allocates the counter set with
+ * the first queue pair.
+ */
 void qrnic_ib_counter_init(struct rdma_counter *counter)
 {
 }
@@ -199,7 +218,10 @@ int qrnic_ib_counter_dealloc(struct rdma_counter *counter)
 				 QRNIC_CMD_FREE_COUNTER_SET, counter->id);
 }
 
-/* The RDMA core adds these values to those of the port, so both have the same order. */
+/*
+ * Returns statistics in the order of those of the port, because the RDMA core
+ * adds both.
+ */
 struct rdma_hw_stats *qrnic_ib_counter_alloc_stats(struct rdma_counter *counter)
 {
 	return qrnic_ib_alloc_port_stats(counter->device, counter->port);

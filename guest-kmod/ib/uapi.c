@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * uapi.c: what the driver adds to uverbs: the clock, the context and PD as an
- * importing process asks for them, doorbell pages of thread domains, how to map
- * device memory, priorities of queue pairs, and indirect keys.
+ * uapi.c: methods that the driver adds to uverbs: the clock, attributes of a
+ * context and a PD that a process imports, and doorbell pages. There are also
+ * mappings of device memory, priorities of queue pairs, shared connections, and
+ * indirect keys.
+ *
+ * The RDMA core looks up the objects in the arguments and locks them during a
+ * call. User space finds the numbers of methods and attributes in
+ * uapi/rdma/qrnic-abi.h.
  */
 #define UVERBS_MODULE_NAME qrnic_ib
 #include <rdma/uverbs_named_ioctl.h>
@@ -12,7 +17,10 @@
 #include "qrnic_ib.h"
 #include "verbs.h"
 
-/* The clock is a register of BAR0, which no process gets to see. */
+/*
+ * Returns the clock. This method is needed because the clock is a register of
+ * BAR 0, which processes cannot map.
+ */
 static int UVERBS_HANDLER(QRNIC_METHOD_QUERY_CLOCK)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
@@ -44,7 +52,7 @@ int qrnic_ib_query_ucontext(struct ib_ucontext *ibucontext,
 {
 	struct qrnic_alloc_ucontext_resp response = {};
 
-	/* Only a process that imports the context asks for it. */
+	/* Only a process that imports the context requests the attribute. */
 	if (!uverbs_attr_is_valid(attrs, QRNIC_ATTR_QUERY_CONTEXT_RESP))
 		return 0;
 	qrnic_ucontext_response(to_qrnic_ucontext(ibucontext), &response);

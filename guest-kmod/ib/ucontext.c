@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ucontext.c: a process's context, its doorbell pages, and what it maps. The device accepts a
- * doorbell only through the page of the queue.
+ * ucontext.c: contexts of processes, their doorbell pages, and their mappings.
+ *
+ * The device accepts a doorbell for a queue only through the doorbell page of
+ * the queue. Each context has one page and may allocate more (uapi.c).
+ * Processes map doorbell pages and device memory (device_memory.c) by mmap(). A
+ * page stays allocated while its object, a queue pair or a mapping uses it. The
+ * mutex db_mutex protects the pages that are allocated and unused.
  */
 #include <linux/cred.h>
 #include <linux/nsproxy.h>
@@ -13,15 +18,18 @@
 #include "verbs.h"
 
 /*
- * A process can map no less than a page of the CPU. If that is larger than a doorbell
- * page of the device, a context gets all doorbell pages in it, so that it cannot ring
- * the doorbells of another context. The device allocates single pages. Pages of an
- * incomplete group are kept in db_spare until the group is complete or the driver is
- * removed. (The kernel has page 0, so the other pages of the first group stay in
- * db_spare.)
+ * A process can map only whole pages of the CPU. If such a page contains
+ * several doorbell pages of the device, a context gets all of them. So it
+ * cannot ring the doorbells of another context. The device allocates single
+ * doorbell pages. Pages of an incomplete group stay in db_spare until the group
+ * is complete or the driver is removed. (The kernel has page 0, so the other
+ * pages of the first group stay in db_spare.)
  */
 
-/* Returns true, and removes the pages from db_spare, if the whole group is there. */
+/*
+ * Returns true if the whole group is in db_spare, and removes its pages from
+ * there.
+ */
 static bool qrnic_db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
 {
 	u32 i;
@@ -34,7 +42,10 @@ static bool qrnic_db_group_take(struct qrnic_ib_dev *dev, u32 first, u32 count)
 	return true;
 }
 
-/* *first is the number of the first of count doorbell pages, and a multiple of count. */
+/*
+ * Allocates a group of count doorbell pages and sets *first to the number of
+ * the first, a multiple of count. Returns 0 or a negative errno.
+ */
 static int qrnic_db_group_alloc(struct qrnic_ib_dev *dev, u32 count, u32 *first)
 {
 	u32 number;
@@ -46,7 +57,11 @@ static int qrnic_db_group_alloc(struct qrnic_ib_dev *dev, u32 count, u32 *first)
 				       &number);
 		if (err)
 			break;
-		/* Beyond the BAR lies somebody else's memory, and page 0 is the kernel's. */
+		/*
+		 * Page 0 belongs to the kernel, and the memory behind the BAR
+		 * to other devices. The number is checked, because the device
+		 * is not trusted.
+		 */
 		err = -EIO;
 		if (number && number < dev->qdev->db_pages)
 			err = xa_insert(&dev->db_spare, number, xa_mk_value(0),
@@ -74,7 +89,7 @@ void qrnic_db_pages_init(struct qrnic_ib_dev *dev)
 	xa_init(&dev->db_spare);
 }
 
-/* Called when no process has a page any more. */
+/* Frees unused doorbell pages. Called when no process has a page any more. */
 void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev)
 {
 	unsigned long number;
@@ -86,9 +101,10 @@ void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev)
 }
 
 /*
- * A doorbell page, to be mapped by the processes of the context. It stays while its
- * object or a queue pair uses it, and goes back to the device when its last mapping
- * has gone, too: until then somebody can ring in it.
+ * Allocates a doorbell page that processes of the context can map. The page
+ * stays while its object or a queue pair uses it. The device gets the page back
+ * when also its last mapping has ended, because a process can ring doorbells
+ * until then. Returns the page or an ERR_PTR().
  */
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext)
 {
@@ -113,8 +129,8 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 		goto err_device;
 
 	/*
-	 * From here on qrnic_ib_mmap_free() frees the page. The insertion is the last
-	 * step: once it is done QPs can find the page and use it.
+	 * From here on qrnic_ib_mmap_free() frees the page. This insertion must
+	 * be the last step, because QPs can find and use the page afterwards.
 	 */
 	err = xa_insert(&ucontext->db_pages, page->number, page, GFP_KERNEL);
 	if (err) {
@@ -138,19 +154,26 @@ static void qrnic_db_page_release(struct kref *users)
 	rdma_user_mmap_entry_remove(&page->map.entry);
 }
 
+/* Releases a reference to a doorbell page. */
 void qrnic_db_page_put(struct qrnic_ib_db_page *page)
 {
 	kref_put(&page->users, qrnic_db_page_release);
 }
 
-/* New queue pairs do not find the page any more; those that use it keep it. */
+/*
+ * Releases the reference of the object. New queue pairs do not find the page
+ * any more; queue pairs that use it keep it.
+ */
 void qrnic_db_page_destroy(struct qrnic_ib_db_page *page)
 {
 	xa_erase(&page->ucontext->db_pages, page->number);
 	qrnic_db_page_put(page);
 }
 
-/* The context's page of this number, which stays until it is put; or NULL */
+/*
+ * Returns the doorbell page of this number with a reference, or NULL if it is
+ * not in the context.
+ */
 struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,
 					   u32 number)
 {
@@ -171,7 +194,10 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
 	response->comp_mask = QRNIC_UCONTEXT_SMALL_QUEUES;
-	/* A newer library must not use what this driver does not know of. */
+	/*
+	 * Unknown bits are cleared, because a newer library must not use
+	 * features that this driver does not know.
+	 */
 	response->capabilities = caps->capabilities & QRNIC_CAP_ALL;
 	if (!qrnic_on_demand(dev))
 		response->capabilities &= ~QRNIC_CAP_ON_DEMAND;
@@ -198,7 +224,7 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	struct qrnic_alloc_ucontext_req request;
 	int err;
 
-	/* A library need not send a request. */
+	/* A request is optional, because the first library sent none. */
 	if (udata->inlen) {
 		err = ib_copy_validate_udata_in_cm(udata, request, comp_mask, 0);
 		if (err)
@@ -230,7 +256,10 @@ err_budget:
 	return err;
 }
 
-/* No mapping is left: the core ends them all before it comes here. */
+/*
+ * Frees a context. No mapping is left, because the RDMA core ends all of them
+ * before this call.
+ */
 void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct qrnic_ib_ucontext *ucontext = to_qrnic_ucontext(ibucontext);
@@ -241,16 +270,19 @@ void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext)
 }
 
 /*
- * The core zaps the mappings; nothing else of a process outlives its context.
- * That the callback exists lets a device go away under open files.
+ * Does nothing, because the RDMA core ends the mappings, and nothing else of a
+ * process outlives its context. The callback must exist, because otherwise the
+ * device could not be removed while files are open.
  */
 void qrnic_ib_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
 /*
- * Write combining, which BAR 2 allows as it is prefetchable: a direct WQE may come as one burst.
- * A doorbell stays a transaction of its own because the library fences before and after it.
+ * Maps a doorbell page with write combining, so that a direct WQE may be one
+ * burst. BAR 2 is prefetchable, so this is allowed. A doorbell stays a
+ * transaction of its own, because the library uses a barrier before and after
+ * it.
  */
 static int qrnic_db_page_mmap(struct ib_ucontext *ibucontext,
 			      struct vm_area_struct *vma, struct qrnic_ib_map *map)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * udata.c: what comes from user space: requests and responses of any length,
- * and the memory of user queues as translation tables.
+ * udata.c: the memory of queues of user space as translation tables, and
+ * requests of operations without driver data. The files that create queues call
+ * these functions; a process may pass any address, so each one is checked.
  */
 #include <linux/sizes.h>
 #include <rdma/ib_umem.h>
@@ -10,7 +11,10 @@
 #include "memory.h"
 #include "qrnic_ib.h"
 
-/* For operations that have no request and no response of this driver */
+/*
+ * Returns 0 if the operation has no request for this driver, and clears the
+ * response. Returns a negative errno if the request has other bytes than zeros.
+ */
 int qrnic_udata_none(struct ib_udata *udata)
 {
 	int err = ib_is_udata_in_empty(udata);
@@ -18,13 +22,16 @@ int qrnic_udata_none(struct ib_udata *udata)
 	return err ? err : qrnic_udata_no_response(udata);
 }
 
-/* Of a queue's buffer beside its rings: records, and what aligns them */
+/*
+ * Maximum size of a buffer in addition to its rings, for records and alignment
+ */
 #define QUEUE_BUFFER_SLACK SZ_64K
 
 /*
- * The buffer of a user queue begins with a block, so that the buffers of small queues
- * can share a page. As it is pinned and searched for the records, it is not much
- * larger than its rings.
+ * Pins the buffer of a user queue. The address is aligned to a basic block, so
+ * that buffers of small queues can share a page. The size is limited, because
+ * the buffer is pinned, and searched for the records. Returns the memory or an
+ * ERR_PTR().
  */
 struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 				     u64 length, u64 rings)
@@ -38,8 +45,10 @@ struct ib_umem *qrnic_queue_umem_get(struct qrnic_ib_dev *dev, u64 address,
 }
 
 /*
- * A table of the smallest pages for a part of the buffer. The device takes no offset
- * in the first of several pages, but the address of a block for what lies in one.
+ * Allocates a table of the smallest pages for a part of the buffer. The device
+ * supports no offset in the first of several pages. If the part is within one
+ * page, the device uses the address of a basic block. Returns 0 or a negative
+ * errno.
  */
 int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 		      struct ib_umem *umem, u64 offset, u64 length)
@@ -51,7 +60,10 @@ int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 
 	if (!length || length > umem->length || offset > umem->length - length)
 		return -EINVAL;
-	/* Blocks are counted from that of the first byte on, wherever the CPU's page begins. */
+	/*
+	 * Pages are counted from that of the first byte, because the page of
+	 * the CPU may be larger.
+	 */
 	start = (umem->address & (page - 1)) + offset;
 	first = start / page;
 	last = (start + length - 1) / page;
@@ -73,7 +85,10 @@ int qrnic_queue_table(struct qrnic_ib_dev *dev, struct qrnic_table *table,
 	return 0;
 }
 
-/* Bus address of a doorbell record; being aligned, it crosses no page. */
+/*
+ * Sets *address to the bus address of a doorbell record, which is aligned and
+ * so crosses no page. Returns 0 or -EINVAL.
+ */
 int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 {
 	const unsigned long page = BIT(QRNIC_PAGE_SHIFT_MIN);
@@ -96,8 +111,9 @@ int qrnic_queue_record(struct ib_umem *umem, u32 offset, dma_addr_t *address)
 }
 
 /*
- * The buffer of a queue that has one ring, at its start, and one record; with the
- * table of the ring and the bus address of the record. On an error there is nothing
+ * Pins the buffer of a queue that has one ring, at its start, and one record.
+ * Also allocates the table of the ring, and finds the bus address of the
+ * record. Returns the memory or an ERR_PTR(); after an error there is nothing
  * to free.
  */
 struct ib_umem *qrnic_queue_get(struct qrnic_ib_dev *dev, u64 address, u64 length,

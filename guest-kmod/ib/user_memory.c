@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * user_memory.c: pins memory of processes, and rejects it where the kernel copies DMA;
- * numbers the address spaces of processes.
+ * user_memory.c: pins memory of processes, rejects it if the kernel copies DMA,
+ * and numbers the address spaces of processes.
  *
  * A process and the device use the same pages at the same time, without
- * dma_sync_*() in between. The kernel may put a bounce buffer between memory
- * and device: swiotlb=force, encrypted guests, a DMA mask that does not reach
- * all memory. The device would then read a copy as old as the registration,
- * and the process would wait forever. So registrations and queues of processes
- * fail there. Kernel consumers map memory for each request, and the driver's
- * own rings are coherent memory, which is never copied: both work.
+ * dma_sync_*(). The kernel may use a bounce buffer between memory and device:
+ * swiotlb=force, encrypted guests, or a DMA mask that does not cover all
+ * memory. Then the device would read a copy that is as old as the registration,
+ * and the process would wait for ever. So registrations and queues of processes
+ * fail there. Users in the kernel map memory for each request, and rings of the
+ * driver are coherent memory, which is never copied. Both work.
  *
- * qrnic_user_memory_init() is called once, before the device is registered. Every verb that
- * pins memory calls the checks, and odp_map.c calls qrnic_dma_*() for each page.
+ * The driver calls qrnic_user_memory_init() once, before the device is
+ * registered. Every verb that pins memory calls the checks, and odp_map.c calls
+ * qrnic_dma_*() for each page.
  *
- * By the number of its address space the device knows that the process that polls a
- * queue pair has a region at its addresses (manual, Completion).
+ * The device compares numbers of address spaces. So it knows if the process
+ * that polls a queue pair has a region at its addresses (manual, Completion).
  */
 #include <linux/iommu.h>
 #include <linux/sched/mm.h>
@@ -25,10 +26,11 @@
 #include "qrnic_ib.h"
 
 /*
- * Returns true if the kernel may copy DMA, so that the caller must check each address. An
- * IOMMU maps whole pages in place. This check precedes that of any address, because behind an
- * IOMMU dma_need_sync() returns true for all addresses after a part of a page, for example
- * an Ethernet frame, was copied.
+ * Returns true if the kernel may copy DMA, so that the caller must check each
+ * address. An IOMMU maps whole pages in place, so the result is false then.
+ * This check comes before that of an address. Otherwise, behind an IOMMU, one
+ * copy of a part of a page (an Ethernet frame) would make dma_need_sync()
+ * return true for all addresses.
  */
 bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev)
 {
@@ -40,8 +42,8 @@ bool qrnic_dma_may_be_copied(struct qrnic_ib_dev *dev)
 }
 
 /*
- * Returns true if the device accesses a copy of the page that is mapped here. The caller
- * has called qrnic_dma_may_be_copied() once for all its pages.
+ * Returns true if the device accesses a copy of the page that is mapped at this
+ * address. The caller has called qrnic_dma_may_be_copied() once for all pages.
  */
 bool qrnic_dma_address_is_copied(struct qrnic_ib_dev *dev, dma_addr_t address)
 {
@@ -61,7 +63,9 @@ int qrnic_user_memory_check(struct qrnic_ib_dev *dev)
 	return dev->dma_copied ? qrnic_copied_error(dev) : 0;
 }
 
-/* Checks each mapping, because an address mask can reach a part of memory only. */
+/*
+ * Checks each mapping, because an address mask may cover only a part of memory.
+ */
 int qrnic_umem_check(struct qrnic_ib_dev *dev, const struct ib_umem *umem)
 {
 	const struct sg_table *table = &umem->sgt_append.sgt;
@@ -83,8 +87,8 @@ struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length
 	int err;
 
 	/*
-	 * Before the memory is pinned, because much memory would exhaust the
-	 * bounce buffers.
+	 * Checked before the memory is pinned, because much memory would
+	 * exhaust the bounce buffers.
 	 */
 	err = qrnic_user_memory_check(dev);
 	if (err)
@@ -100,7 +104,10 @@ struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length
 	return umem;
 }
 
-/* Maps a page for trial: if the kernel copies it, it copies every page. */
+/*
+ * Maps a page to test if the kernel copies it, because it copies every page
+ * then.
+ */
 void qrnic_user_memory_init(struct qrnic_ib_dev *dev)
 {
 	struct device *device = qrnic_dma_device(dev->qdev);
@@ -121,18 +128,19 @@ void qrnic_user_memory_init(struct qrnic_ib_dev *dev)
 			 "the kernel copies all DMA to bounce buffers: RDMA from user space is not possible\n");
 }
 
-/* An address space stands for one mm while a region or a queue pair uses its number. */
+/* Address space of one mm, while a region or a queue pair uses its number */
 struct address_space_entry {
-	struct hlist_node node;		/* by mm */
+	struct hlist_node node;		/* entry of the hash table by mm */
 	struct mm_struct *mm;
 	u32 number;
 	unsigned long users;
 };
 
 /*
- * Gets the number of the caller's address space, which qrnic_address_space_put()
- * releases. A process has a new address space after exec. Objects that it created before
- * keep the old one.
+ * Returns the number of the address space of the calling process;
+ * qrnic_address_space_put() releases it. A process has a new address space
+ * after exec, but objects that it created before keep the old number. Returns 0
+ * or a negative errno.
  */
 int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number)
 {
@@ -163,18 +171,23 @@ int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number)
 		kfree(entry);
 		goto out;
 	}
-	/* The numbers may have wrapped around. */
+	/* A positive result only means that the numbers have wrapped around. */
 	err = 0;
 	entry->number = *number;
 	hash_add(dev->address_space_mms, &entry->node, (unsigned long)entry->mm);
-	/* Holds the mm_struct, so that no other gets its address. */
+	/*
+	 * The reference prevents that another mm_struct gets the same address.
+	 */
 	mmgrab(entry->mm);
 out:
 	mutex_unlock(&dev->address_space_mutex);
 	return err;
 }
 
-/* Releases the number. Number 0 is none. */
+/*
+ * Releases the number of an address space. Number 0 is ignored, because it
+ * means none.
+ */
 void qrnic_address_space_put(struct qrnic_ib_dev *dev, u32 number)
 {
 	struct address_space_entry *entry;

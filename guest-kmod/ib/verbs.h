@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * verbs.h: the operations of the ib_device. Each is in the file of its object, and main.c
- * puts them into the table of the RDMA core; no other file calls them.
+ * verbs.h: the operations of the ib_device. Each of them is in the file of its
+ * object. The table in main.c passes them to the RDMA core; no other file calls
+ * them. The RDMA core documents arguments, context and errors
+ * (rdma/ib_verbs.h).
  */
 #ifndef QRNIC_IB_VERBS_H
 #define QRNIC_IB_VERBS_H

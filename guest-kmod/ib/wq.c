@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * wq.c: receive work queues, and the queue pairs that spread frames over them
- * (RSS). To the device a receive work queue is a raw packet queue pair without a
- * send queue.
+ * wq.c: receive work queues, and the queue pairs that distribute frames over
+ * them (RSS). In the device a receive work queue is a raw packet queue pair
+ * without a send queue. Only processes create them. The mutex of a work queue
+ * serialises changes of its state; events find it by its number in dev->wqs.
  */
 #include <rdma/ib_umem.h>
 
@@ -15,10 +16,11 @@
 static_assert(sizeof(struct qrnic_create_wq_req) % 8 == 0);
 static_assert(sizeof(struct qrnic_create_rss_req) % 8 == 0);
 
+/* Receive work queue of a process */
 struct qrnic_ib_wq {
 	struct ib_wq ibwq;
 	struct qrnic_ib_object object;
-	struct mutex mutex;		/* changes of state */
+	struct mutex mutex;		/* serialises changes of the state */
 	struct ib_umem *umem;
 	struct qrnic_table table;
 };
@@ -47,7 +49,7 @@ static int qrnic_wq_check(struct qrnic_ib_dev *dev, const struct ib_wq_init_attr
 	return 0;
 }
 
-/* The request of the process, and its memory */
+/* Reads the request of the process, and prepares the memory of the queue. */
 static int qrnic_wq_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_wq *wq,
 			    const struct ib_wq_init_attr *init, struct ib_udata *udata,
 			    struct qrnic_qp_ctx *context)
@@ -102,7 +104,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	struct qrnic_ib_wq *wq;
 	int err;
 
-	/* Nothing in the kernel uses receive work queues. */
+	/* Rejected, because there is no user in the kernel. */
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
 	err = qrnic_wq_check(dev, init);
@@ -132,7 +134,10 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 				   sizeof(context), &wq->ibwq.wq_num);
 	if (err)
 		goto err_memory;
-	/* WQs and QPs share one range of numbers. */
+	/*
+	 * The numbers of WQs and QPs are from one range, so the last owner may
+	 * have been a QP.
+	 */
 	qrnic_number_await(dev, &dev->qps, wq->ibwq.wq_num);
 	err = qrnic_object_insert(&dev->wqs, &wq->object, wq->ibwq.wq_num);
 	if (err) {
@@ -165,8 +170,9 @@ int qrnic_ib_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata)
 }
 
 /*
- * Delivers an event of the device to the receive work queue of this number, for which verbs
- * have only one. Returns false if no receive work queue has the number.
+ * Delivers an event to the receive work queue of this number. Verbs have only
+ * one event for work queues. Returns false if no receive work queue has the
+ * number.
  */
 bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type type)
 {
@@ -182,8 +188,10 @@ bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type typ
 	wq = container_of(object, struct qrnic_ib_wq, object);
 	event.element.wq = &wq->ibwq;
 	/*
-	 * uverbs sets uobject after create_wq() and its handler dereferences it. Before that
-	 * the work queue is in RESET, where only a device that cannot be trusted sends events.
+	 * The event is dropped before uverbs has set uobject, which it does
+	 * after create_wq(), because its handler dereferences uobject. Until
+	 * then the work queue is in RESET, where only a device that is not
+	 * trusted sends events.
 	 */
 	if (type == IB_EVENT_QP_FATAL && wq->ibwq.event_handler &&
 	    READ_ONCE(wq->ibwq.uobject))
@@ -231,7 +239,10 @@ static int qrnic_wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state fr
 	default:
 		return -EINVAL;
 	}
-	/* In the fatal state nothing is received, as in RESET and ERR. */
+	/*
+	 * In the fatal state the change succeeds, because nothing is received,
+	 * as in RESET and ERR.
+	 */
 	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
 }
 
@@ -259,7 +270,10 @@ int qrnic_ib_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
 	return err;
 }
 
-/* The device gets the table in qrnic_rss_create(), with the QP that uses it. */
+/*
+ * Checks the table. qrnic_rss_create() creates it in the device, together with
+ * the QP that uses it.
+ */
 int qrnic_ib_create_rwq_ind_table(struct ib_rwq_ind_table *table,
 				  struct ib_rwq_ind_table_init_attr *init,
 				  struct ib_udata *udata)
@@ -302,8 +316,9 @@ static int qrnic_rss_fill(const struct qrnic_create_rss_req *request,
 }
 
 /*
- * A QP that spreads frames has neither queues nor states nor a number. It is an RSS
- * table in the device, to which flow rules lead.
+ * Creates a QP that distributes frames. The QP has neither queues nor states
+ * nor a number. In the device it is an RSS table, and flow rules have its
+ * number. Returns 0 or a negative errno.
  */
 int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 		     const struct ib_qp_init_attr *init, struct ib_udata *udata)
@@ -312,7 +327,10 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	struct qrnic_rss_ctx *context;
 	int err;
 
-	/* The RDMA core tracks objects by number, and this QP has none. */
+	/*
+	 * The QP is excluded, because the RDMA core tracks objects by number
+	 * and this QP has none.
+	 */
 	rdma_restrack_no_track(&qp->ibqp.res);
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_RSS) || !udata ||
 	    init->qp_type != IB_QPT_RAW_PACKET || init->create_flags)
@@ -330,7 +348,10 @@ int qrnic_rss_create(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 	if (!err)
 		err = qrnic_cmd_create(dev->qdev, QRNIC_CMD_CREATE_RSS, context,
 				       sizeof(*context), &qp->rss);
-	/* The number 0 stands for no table, and the contract has no table 0. */
+	/*
+	 * Rejected, because 0 means that there is no table, and the contract
+	 * has no table 0.
+	 */
 	if (!err && !qp->rss)
 		err = -EIO;
 	kfree(context);

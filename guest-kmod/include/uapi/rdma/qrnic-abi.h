@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause */
 /*
- * qrnic-abi.h: what qrnic_ib.ko and libqrnic say to each other through uverbs.
- * Grows by members at the end and bits of comp_mask; both sides accept shorter
- * and longer structures.
+ * qrnic-abi.h: the interface between qrnic_ib.ko and libqrnic through uverbs:
+ * requests and responses of verbs, and methods that the driver adds.
+ *
+ * Structures grow by members at the end and by bits of comp_mask. Both sides
+ * accept shorter and longer structures. The kernel fills missing members with
+ * zeros, and rejects unknown members that are not 0. Reserved members must be
+ * 0. The manual (contract) describes the members that it shares with the
+ * device.
  */
 #ifndef QRNIC_ABI_USER_H
 #define QRNIC_ABI_USER_H
@@ -12,18 +17,21 @@
 
 #define QRNIC_ABI_VERSION 1
 
-/* One private value of our own, far from those that rdma_driver_id gives out */
+/* Private value, far from those in enum rdma_driver_id */
 #define QRNIC_DRIVER_ID 0x51524e43
 
+/* Request of alloc_context; optional */
 struct qrnic_alloc_ucontext_req {
 	__aligned_u64 comp_mask;
 };
 
 /*
- * db_offset is for mmap of db_length bytes: the doorbell page of the context.
- * QRNIC_UCONTEXT_SMALL_QUEUES in comp_mask: what is page aligned below may as well
- * begin at any multiple of 64 bytes, if the ring lies in one page. So small queues
- * can share a page.
+ * Response of alloc_context. A process maps its doorbell page, db_length bytes,
+ * at db_offset.
+ *
+ * With QRNIC_UCONTEXT_SMALL_QUEUES in comp_mask, a ring within one page need
+ * not be page aligned. Instead, such a ring may begin at any multiple of 64
+ * bytes. So small queues can share a page.
  */
 enum qrnic_alloc_ucontext_resp_mask {
 	QRNIC_UCONTEXT_SMALL_QUEUES = 1 << 0,
@@ -45,15 +53,16 @@ struct qrnic_alloc_ucontext_resp {
 	__u32 max_srq_wr;
 };
 
+/* Response of alloc_pd */
 struct qrnic_alloc_pd_resp {
 	__u32 pdn;
 	__u32 reserved;
 };
 
 /*
- * The buffer holds the ring (2^log_size CQEs) from its start, page aligned, and
- * the cq_record at record_offset. Buffers of queues are longer than their rings by
- * 64 KiB at most.
+ * Request of create_cq. The buffer contains the ring (2^log_size CQEs) at its
+ * start, page aligned, and the cq_record at record_offset. Buffers of queues
+ * are at most 64 KiB longer than their rings.
  */
 struct qrnic_create_cq_req {
 	__aligned_u64 comp_mask;
@@ -70,9 +79,10 @@ struct qrnic_create_cq_resp {
 };
 
 /*
- * The buffer holds the new ring (2^log_size CQEs) from its start, page aligned
- * and zeroed. The cq_record stays where it was: the buffer of create_cq is kept
- * until the CQ is destroyed, those of earlier resizes are free afterwards.
+ * Request of resize_cq. The buffer contains the new ring (2^log_size CQEs) at
+ * its start, page aligned and zeroed. The cq_record stays in the buffer of
+ * create_cq, which must exist until the CQ is destroyed. Buffers of earlier
+ * resizes may be freed afterwards.
  */
 struct qrnic_resize_cq_req {
 	__aligned_u64 comp_mask;
@@ -83,8 +93,8 @@ struct qrnic_resize_cq_req {
 };
 
 /*
- * How a streaming receive queue uses its buffers, as in the contract: with
- * QRNIC_CAP_STREAMING_RECV, and the bit of comp_mask of the request.
+ * Attributes of a streaming receive queue, as in the contract. Requires
+ * QRNIC_CAP_STREAMING_RECV, and the bit in comp_mask of the request.
  */
 struct qrnic_stream {
 	__u32 max_message;
@@ -94,9 +104,9 @@ struct qrnic_stream {
 };
 
 /*
- * driver_type of a QP of type IB_QPT_DRIVER; 0 for other types. An initiator
- * or a target of dynamic connections needs QRNIC_CAP_DYNAMIC. The carrier of a
- * shared connection needs QRNIC_CAP_SHARED_CONNECTION.
+ * Kinds of a QP of type IB_QPT_DRIVER; 0 for other types. An initiator or a
+ * target of dynamic connections requires QRNIC_CAP_DYNAMIC. The carrier of a
+ * shared connection requires QRNIC_CAP_SHARED_CONNECTION.
  */
 enum qrnic_driver_type {
 	QRNIC_DRIVER_TYPE_DC_INITIATOR = 1,
@@ -104,7 +114,10 @@ enum qrnic_driver_type {
 	QRNIC_DRIVER_TYPE_CARRIER = 3,
 };
 
-/* As in the contract; all 0 unless driver_type is one of the first two */
+/*
+ * Attributes of dynamic connections, as in the contract. All members are 0
+ * unless driver_type is one of the first two.
+ */
 struct qrnic_dynamic {
 	__aligned_u64 access_key;
 	__u16 responders;
@@ -114,20 +127,24 @@ struct qrnic_dynamic {
 };
 
 /*
- * For a carrier all members but driver_type are 0. The response has the
- * carrier's key, which the kernel chooses and which its members must present.
+ * Request of create_qp. For a carrier all members but driver_type are 0. The
+ * response contains the carrier's key, which the kernel chooses and which new
+ * members must present.
  *
- * The buffer holds the SQ from its start and the RQ from rq_offset, both page
- * aligned, and the two queue_records. sq_log_size counts basic blocks,
- * rq_log_size WQEs of 2^rq_log_stride basic blocks. With an SRQ, or if it is an XRC
- * or dynamic initiator, there is no RQ and the four members that begin with rq_ are 0. An
- * XRC target has no queue, and all members are 0. For a dynamic target all
- * members but driver_type and dynamic are 0. db_page, if comp_mask says that
- * it is there, is the number of a doorbell page of QRNIC_METHOD_DB_PAGE_ALLOC
- * that takes the QP's doorbells; else the page of the context does.
- * max_recv_inline is the length of messages that come in the CQE, whose
+ * The buffer contains the SQ at its start and the RQ at rq_offset, both page
+ * aligned, and the two queue_records. The member sq_log_size counts basic
+ * blocks; rq_log_size counts WQEs of 2^rq_log_stride basic blocks. With an SRQ,
+ * and for an XRC or dynamic initiator, there is no RQ, and the four members
+ * that begin with rq_ are 0. An XRC target has no queue, and all members are 0.
+ * For a dynamic target all members but driver_type and dynamic are 0.
+ *
+ * With QRNIC_CREATE_QP_DB_PAGE, db_page is the number of a page from
+ * QRNIC_METHOD_DB_PAGE_ALLOC for the doorbells of the QP. Otherwise the QP uses
+ * the page of the context.
+ *
+ * Messages of at most max_recv_inline bytes are received into the CQE. The
  * poller, a thread of the process that creates the QP, copies them to the
- * buffers; 0 without QRNIC_CAP_INLINE_RECV.
+ * buffers. The value is 0 without QRNIC_CAP_INLINE_RECV.
  */
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
@@ -157,20 +174,30 @@ struct qrnic_create_qp_resp {
 	__aligned_u64 comp_mask;
 	__u32 qpn;
 	__u32 reserved;
-	__aligned_u64 carrier_key;	/* of a carrier: not 0; else 0 */
+	/* key of a carrier, never 0; 0 for other QPs */
+	__aligned_u64 carrier_key;
 };
 
 /*
- * What modify_qp takes with IB_QP_RATE_LIMIT: bytes of a burst and of a typical
- * packet, or 0. Without that attribute they must be 0. priority, if comp_mask says that
- * it is there, is that of the contract: 0, or one more than the level. Only a QP that
- * is, or comes, in RTS takes it. options, likewise, are those of the connection, of the
- * contract; only an RC QP, a carrier or a dynamic initiator on its way to RTR takes them.
- * carrier is the number of a carrier of any process, whose member an RC QP becomes on its
- * way to RTR, and carrier_key the key that it was made with; -EACCES if there is none. With
- * SHARE in place of CARRIER it becomes a member of a carrier of the driver, and carrier is
- * what the accepting end has answered (QRNIC_METHOD_QP_SHARE), at both ends: -EADDRNOTAVAIL
- * if the carrier leads elsewhere, and -ENOTCONN if it has failed.
+ * Request of modify_qp.
+ *
+ * With IB_QP_RATE_LIMIT, max_burst_sz and typical_pkt_sz are the bytes of a
+ * burst and of a typical packet, or 0. Otherwise they must be 0.
+ *
+ * PRIORITY: priority is that of the contract: 0, or one more than the level.
+ * Accepted if the QP is in RTS or moves there.
+ *
+ * OPTIONS: options are those of the connection, as in the contract. Accepted if
+ * an RC QP, a carrier or a dynamic initiator moves to RTR.
+ *
+ * CARRIER: an RC QP that moves to RTR becomes a member of a carrier of any
+ * process. The carrier has the number carrier and the key carrier_key. If there
+ * is none, the error is EACCES.
+ *
+ * SHARE: the QP becomes a member of a carrier of the driver. At both ends
+ * carrier is the reply of the accepting end (QRNIC_METHOD_QP_SHARE). The error
+ * is EADDRNOTAVAIL if the carrier has another path, and ENOTCONN if it has
+ * failed.
  */
 enum qrnic_modify_qp_mask {
 	QRNIC_MODIFY_QP_PRIORITY = 1 << 0,
@@ -193,9 +220,10 @@ struct qrnic_modify_qp_req {
 };
 
 /*
- * The buffer holds the ring, 2^log_size slots of 2^log_stride basic blocks, from
- * its start, page aligned, and the queue_record at record_offset. One slot less
- * can be posted at once; this is what max_wr of the SRQ says.
+ * Request of create_srq. The buffer contains the ring at its start, page
+ * aligned, and the queue_record at record_offset. The ring has 2^log_size slots
+ * of 2^log_stride basic blocks. One slot always stays free, so max_wr of the
+ * SRQ is one less.
  */
 enum qrnic_create_srq_mask {
 	QRNIC_CREATE_SRQ_STREAM = 1 << 0,
@@ -203,8 +231,8 @@ enum qrnic_create_srq_mask {
 };
 
 /*
- * The operations of a tag list have a buffer of their own, laid out as that of an SRQ:
- * with IB_SRQT_TM, and the bit of comp_mask.
+ * Operations of a tag list, in a buffer of the same layout as that of an SRQ.
+ * Requires IB_SRQT_TM, and the bit in comp_mask.
  */
 struct qrnic_tag_ring {
 	__aligned_u64 buf_addr;
@@ -234,10 +262,11 @@ struct qrnic_create_srq_resp {
 };
 
 /*
- * What modify_srq takes with IB_SRQ_MAX_WR: the buffer holds the new ring, 2^log_size
- * slots of the size that they have, from its start, page aligned, with all that is
- * posted in the slots that it has. The record stays where it was, as in
- * qrnic_resize_cq_req. Without that attribute there must be nothing here.
+ * Request of modify_srq with IB_SRQ_MAX_WR. The buffer contains the new ring at
+ * its start, page aligned: 2^log_size slots of the same size as before. The
+ * process has copied all posted WQEs to the same slots. The record stays in the
+ * buffer of create_srq, as in qrnic_resize_cq_req. Without IB_SRQ_MAX_WR there
+ * must be no request.
  */
 struct qrnic_resize_srq_req {
 	__aligned_u64 comp_mask;
@@ -248,9 +277,9 @@ struct qrnic_resize_srq_req {
 };
 
 /*
- * A receive work queue: the buffer holds the ring, 2^log_size WQEs of 2^log_stride
- * basic blocks, from its start, page aligned, and the queue_record at
- * record_offset.
+ * Request of create_wq, a receive work queue. The buffer contains the ring at
+ * its start, page aligned, and the queue_record at record_offset. The ring has
+ * 2^log_size WQEs of 2^log_stride basic blocks.
  */
 struct qrnic_create_wq_req {
 	__aligned_u64 comp_mask;
@@ -262,12 +291,16 @@ struct qrnic_create_wq_req {
 	__u16 reserved;
 };
 
-/* Of create_qp with an indirection table, in place of qrnic_create_qp_req */
+/* Hash functions for RSS */
 enum qrnic_rss_function {
 	QRNIC_RSS_TOEPLITZ = 1,
 };
 
-/* fields is made of the bits of rss_hash, which are those of the verbs. */
+/*
+ * Request of create_qp with an indirection table, in place of
+ * qrnic_create_qp_req. The bits of fields are those of rss_hash in the
+ * contract, which are those of verbs.
+ */
 struct qrnic_create_rss_req {
 	__aligned_u64 comp_mask;
 	__aligned_u64 fields;
@@ -278,9 +311,10 @@ struct qrnic_create_rss_req {
 };
 
 /*
- * av is the address_vector of the datagram segment: the kernel has resolved the
- * destination's MAC address, and the hop limit of the route. No member is of 64
- * bits, because the core's part of the answer has 4 bytes.
+ * Response of create_ah. av is the address_vector of the datagram segment. The
+ * kernel has resolved the MAC address of the destination, and the hop limit of
+ * the route. No member has 64 bits, because the part of the RDMA core in the
+ * response has 4 bytes.
  */
 struct qrnic_create_ah_resp {
 	__u32 comp_mask;
@@ -288,34 +322,40 @@ struct qrnic_create_ah_resp {
 };
 
 /*
- * What UVERBS_METHOD_COUNTERS_READ gives, a __u64 each: of all frames that flow rules
- * with these counters took. As many as there is room for; those that the kernel does not
- * know are 0.
+ * Counters that UVERBS_METHOD_COUNTERS_READ returns, a __u64 each. The counters
+ * count all frames that flow rules with these counters received. The kernel
+ * writes as many as fit; unknown ones are 0.
  */
 enum qrnic_flow_counter {
 	QRNIC_FLOW_PACKETS,
 	QRNIC_FLOW_BYTES,
 };
 
-/* What the driver adds to the methods of UVERBS_OBJECT_DEVICE */
+/* Methods that the driver adds to UVERBS_OBJECT_DEVICE */
 enum qrnic_device_methods {
 	QRNIC_METHOD_QUERY_CLOCK = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/* The clock of the timestamps in CQEs, now: a __u64 that counts at clock_khz */
+/*
+ * Returns the present value of the clock of timestamps in CQEs, a __u64 that
+ * counts at clock_khz.
+ */
 enum qrnic_query_clock_attrs {
 	QRNIC_ATTR_QUERY_CLOCK_VALUE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/* To UVERBS_METHOD_QUERY_CONTEXT: a struct qrnic_alloc_ucontext_resp, for import */
+/*
+ * Attribute of UVERBS_METHOD_QUERY_CONTEXT for a process that imports a
+ * context: a struct qrnic_alloc_ucontext_resp
+ */
 enum qrnic_query_context_attrs {
 	QRNIC_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 /*
- * Of UVERBS_OBJECT_PD, for import and for null regions. The null key is optional
- * in the request: the PD's one key of a null region, made at the first question
- * and destroyed with the PD.
+ * Method of UVERBS_OBJECT_PD, for a process that imports a PD, and for null
+ * regions. The null key is optional in the request. A PD has only one null
+ * region: the first request creates it, and the end of the PD destroys it.
  */
 enum qrnic_pd_methods {
 	QRNIC_METHOD_PD_QUERY = (1U << UVERBS_ID_NS_SHIFT),
@@ -328,8 +368,9 @@ enum qrnic_pd_query_attrs {
 };
 
 /*
- * Of UVERBS_OBJECT_DM, for the process that made it and for import: OFFSET is for
- * mmap of LENGTH bytes, rounded up to pages. Both are __u64.
+ * Method of UVERBS_OBJECT_DM, for the process that allocated the memory and for
+ * a process that imports it. A process maps LENGTH bytes, rounded up to pages,
+ * at OFFSET. Both are __u64.
  */
 enum qrnic_dm_methods {
 	QRNIC_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
@@ -341,14 +382,15 @@ enum qrnic_dm_query_attrs {
 	QRNIC_ATTR_DM_QUERY_LENGTH,
 };
 
+/* Methods that the driver adds to UVERBS_OBJECT_QP */
 enum qrnic_qp_methods {
 	QRNIC_METHOD_QP_QUERY_PRIORITY = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_METHOD_QP_SHARE,
 };
 
 /*
- * Of a QP, as the device has them, __u32 both: PRIORITY as in qrnic_modify_qp_req; LEVEL is
- * what the QP's turns go by.
+ * Returns the priority of a QP in the device. Both are __u32: PRIORITY as in
+ * qrnic_modify_qp_req, and LEVEL, by which the device schedules the QP.
  */
 enum qrnic_qp_query_priority_attrs {
 	QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -357,9 +399,11 @@ enum qrnic_qp_query_priority_attrs {
 };
 
 /*
- * Of an RC QP in RESET or INIT: options of ECE, __u32. WANTED are those of QRNIC_QPO_ that
- * the connection would have, or the offer of the other end, with QRNIC_ECE_SHARE_OFFER;
- * AGREED is what this end then offers, or answers.
+ * Agrees on a shared connection for an RC QP in RESET or INIT. Both are options
+ * of ECE, a __u32. The attribute QRNIC_ATTR_QP_SHARE_WANTED contains the
+ * options QRNIC_QPO_* for the connection, or the connection request of the
+ * peer, with QRNIC_ECE_SHARE_OFFER. The attribute QRNIC_ATTR_QP_SHARE_AGREED is
+ * the request that this end sends, or its reply.
  */
 enum qrnic_qp_share_attrs {
 	QRNIC_ATTR_QP_SHARE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -367,18 +411,25 @@ enum qrnic_qp_share_attrs {
 	QRNIC_ATTR_QP_SHARE_AGREED,
 };
 
+/* Types of object that the driver adds */
 enum qrnic_objects {
 	QRNIC_OBJECT_DB_PAGE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_OBJECT_MKEY,
 };
 
-/* More doorbell pages of a context; to be freed after the queues that use them */
+/*
+ * Methods for more doorbell pages of a context; a page is freed after the
+ * queues that use it
+ */
 enum qrnic_db_page_methods {
 	QRNIC_METHOD_DB_PAGE_ALLOC = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_METHOD_DB_PAGE_FREE,
 };
 
-/* As in qrnic_alloc_ucontext_resp: OFFSET is a __u64, LENGTH and NUMBER __u32 */
+/*
+ * Members as in qrnic_alloc_ucontext_resp: OFFSET is a __u64; LENGTH and NUMBER
+ * are __u32
+ */
 enum qrnic_db_page_alloc_attrs {
 	QRNIC_ATTR_DB_PAGE_ALLOC_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_ATTR_DB_PAGE_ALLOC_OFFSET,
@@ -390,13 +441,19 @@ enum qrnic_db_page_free_attrs {
 	QRNIC_ATTR_DB_PAGE_FREE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/* Indirect keys of a PD, which work requests make valid and invalid */
+/*
+ * Methods for indirect keys of a PD; work requests make these keys valid and
+ * invalid
+ */
 enum qrnic_mkey_methods {
 	QRNIC_METHOD_MKEY_CREATE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_METHOD_MKEY_DESTROY,
 };
 
-/* MAX_PIECES and KEY are __u32; KEY has the index of the key and its first variant */
+/*
+ * MAX_PIECES and KEY are __u32; KEY contains the index of the key and its first
+ * variant
+ */
 enum qrnic_mkey_create_attrs {
 	QRNIC_ATTR_MKEY_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_ATTR_MKEY_CREATE_PD,
