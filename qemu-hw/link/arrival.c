@@ -1,5 +1,9 @@
 /*
- * qrnic link: frames that arrived, in order or before others
+ * qrnic link: received frames, delivered in order or buffered out of order
+ *
+ * Numbers are compared modulo 2^32. Frames from "expected" to "ack" have
+ * arrived but are not delivered, because the port above was busy. Frames from
+ * "ack" to "top" have partly arrived.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

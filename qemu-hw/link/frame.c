@@ -1,5 +1,8 @@
 /*
- * qrnic link: the frames of link retransmission
+ * qrnic link: frames of link retransmission
+ *
+ * link.c parses each received frame and builds each sent frame here. Nothing is
+ * kept between calls. Numbers are big-endian; the CRC is CRC-32C.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,8 +26,8 @@
 #define CRC 42
 
 /*
- * One of the addresses that no bridge passes on (IEEE 802.1Q, table 8-1), and
- * none that a protocol uses which guests may speak.
+ * Group address that no bridge forwards (IEEE 802.1Q, table 8-1). No protocol
+ * that guests may use has this address.
  */
 static const uint8_t destination[6] = { 0x01, 0x80, 0xc2, 0x00, 0x00, 0x0c };
 
@@ -50,12 +53,15 @@ QrnicLinkKind qrnic_link_kind(const uint8_t *frame, size_t len)
     }
 }
 
-/* Of all but itself, and but what fills a short frame up */
+/*
+ * Returns the CRC over header and payload, without the CRC itself and the
+ * padding.
+ */
 static uint32_t frame_crc(const uint8_t *frame, uint32_t length)
 {
     uint32_t crc = crc32c(0xffffffff, frame, CRC);
 
-    /* Each call inverts what it returns. */
+    /* crc32c() inverts its result, so the first result is inverted again. */
     return crc32c(~crc, frame + QRNIC_LINK_OVERHEAD, length);
 }
 
@@ -103,7 +109,10 @@ QrnicLinkParse qrnic_link_parse(QrnicLinkHeader *h, const uint8_t *frame,
     if (ldl_be_p(frame + CRC) != frame_crc(frame, h->length)) {
         return QRNIC_LINK_BAD_CRC;
     }
-    /* A frame of this protocol must not be the payload of another. */
+    /*
+     * The payload must not be a link frame, because a port must not accept link
+     * frames from a guest.
+     */
     if (frame[VERSION] != QRNIC_LINK_VERSION || !fields_are_good(h) ||
         (h->length && qrnic_link_kind(payload, h->length) == QRNIC_LINK_OURS)) {
         return QRNIC_LINK_MALFORMED;

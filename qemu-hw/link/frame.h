@@ -1,8 +1,8 @@
 /*
- * qrnic link: the frames of link retransmission
+ * qrnic link: frames of link retransmission
  *
- * Bytes in, structure out, and back. An Ethernet header, a link header, and
- * the payload frame, whole.
+ * Pure functions that parse and build these frames: an Ethernet header, a link
+ * header, and the whole payload frame. Manual, chapter "Link retransmission".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,16 +10,16 @@
 #ifndef QRNIC_LINK_FRAME_H
 #define QRNIC_LINK_FRAME_H
 
-/* IEEE 802, for experiments of the local network */
+/* IEEE 802, for local experiments */
 #define QRNIC_LINK_ETHERTYPE 0x88b5
 #define QRNIC_LINK_VERSION 1
 
-/* What a payload frame grows by: 14 bytes of Ethernet, 32 of our own */
+/* Bytes before the payload frame: Ethernet header 14, link header 32 */
 #define QRNIC_LINK_OVERHEAD 46
-/* Shorter ones are filled up with zeros. */
+/* Minimum size; shorter frames are padded with zeros */
 #define QRNIC_LINK_FRAME_MIN 60
 #define QRNIC_LINK_PAYLOAD_MIN 14
-/* A frame of the largest MTU with a tag, and a little more */
+/* A tagged frame of the largest MTU, and some reserve */
 #define QRNIC_LINK_PAYLOAD_MAX 9036
 #define QRNIC_LINK_FRAME_MAX (QRNIC_LINK_OVERHEAD + QRNIC_LINK_PAYLOAD_MAX)
 
@@ -32,17 +32,18 @@ enum qrnic_link_type {
 
 typedef struct QrnicLinkHeader {
     uint8_t type;
-    uint32_t session, heard;    /* of its sender; of the other end, or 0 */
+    /* session of the sender; heard: session of the peer, or 0 */
+    uint32_t session, heard;
     uint32_t number;            /* of DATA; HELLO: window; else 0 */
-    uint32_t ack;               /* the first number that has not arrived */
-    uint64_t map;               /* bit n: number ack + 1 + n has */
-    uint32_t length;            /* of the payload frame */
+    uint32_t ack;               /* first number that has not arrived */
+    uint64_t map;               /* bit n: number ack + 1 + n has arrived */
+    uint32_t length;            /* length of the payload frame */
 } QrnicLinkHeader;
 
 typedef enum QrnicLinkKind {
-    QRNIC_LINK_FOREIGN,         /* no link frame at all */
-    QRNIC_LINK_DAMAGED,         /* differs from one in one byte */
-    QRNIC_LINK_OURS,            /* says that it is one */
+    QRNIC_LINK_FOREIGN,         /* no link frame */
+    QRNIC_LINK_DAMAGED,         /* differs from a link frame in one byte */
+    QRNIC_LINK_OURS,            /* destination and EtherType of a link frame */
 } QrnicLinkKind;
 
 typedef enum QrnicLinkParse {
@@ -51,14 +52,35 @@ typedef enum QrnicLinkParse {
     QRNIC_LINK_MALFORMED,
 } QrnicLinkParse;
 
-/* By its destination and its EtherType */
+/**
+ * qrnic_link_kind:
+ * @frame: a frame of the wire or of the port above
+ * @len: its size in bytes
+ *
+ * Returns: the kind of the frame, by destination address and EtherType
+ */
 QrnicLinkKind qrnic_link_kind(const uint8_t *frame, size_t len);
-/* Of one that is ours. What it carries is at QRNIC_LINK_OVERHEAD. */
+/**
+ * qrnic_link_parse:
+ * @h: receives the header
+ * @frame: a frame of the kind QRNIC_LINK_OURS
+ * @len: its size in bytes
+ *
+ * Parses and validates a link frame. The payload is at QRNIC_LINK_OVERHEAD.
+ *
+ * Returns: any value of QrnicLinkParse
+ */
 QrnicLinkParse qrnic_link_parse(QrnicLinkHeader *h, const uint8_t *frame,
                                 size_t len);
-/*
- * Writes the headers in front of h->length bytes that are there already.
- * frame: of QRNIC_LINK_FRAME_MIN bytes at least. Returns how many it has.
+/**
+ * qrnic_link_build:
+ * @frame: at least QRNIC_LINK_FRAME_MIN bytes; the payload is already in place
+ * @mac: source MAC address
+ * @h: the header
+ *
+ * Writes the headers and the padding of a link frame.
+ *
+ * Returns: the size of the frame in bytes
  */
 size_t qrnic_link_build(uint8_t *frame, const uint8_t *mac,
                         const QrnicLinkHeader *h);

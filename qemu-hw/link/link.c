@@ -1,5 +1,15 @@
 /*
- * qrnic link: the state of the two ends, and when what is sent
+ * qrnic link: the state machine of link retransmission
+ *
+ * A link begins in DOWN. When the wire comes up, it is GREETING: it sends plain
+ * frames and HELLOs with a random session number. The link becomes AGREED when
+ * the peer has echoed this number. In AGREED, frames of the port become DATA
+ * frames, which wait in the replay buffer (replay.h) until they are
+ * acknowledged. Received frames are put in order by arrival.h. CROWDED is
+ * entered if a third end is heard on the same wire. All pending frames are sent
+ * by pump(), in the order of send_next(). Functions for received frames only
+ * set
+ * *_owed flags and call work_begins(), so that nothing is sent inside a reception. Manual, chapter "Link retransmission".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,14 +24,17 @@
 #define US 1000ll
 #define MS 1000000ll
 
-/* A timeout is doubled no more often: they have a largest one anyway. */
+/*
+ * Maximum number of times that a timeout doubles, because wait_max_ns limits it
+ * anyway
+ */
 #define BACK_OFF_MAX 16
 
 typedef enum State {
     DOWN,
     GREETING,                   /* plain frames, and HELLOs */
     AGREED,
-    CROWDED,                    /* plain frames: there is a third end */
+    CROWDED,                    /* plain frames, because of a third end */
 } State;
 
 struct QrnicLink {
@@ -29,22 +42,22 @@ struct QrnicLink {
     QrnicLinkEnv env;
     State state;
 
-    uint32_t session;           /* ours */
-    uint32_t peer;              /* the other end's, in AGREED */
-    uint32_t heard;             /* of the last HELLO; 0: none */
+    uint32_t session;           /* session of this end */
+    uint32_t peer;              /* session of the peer in AGREED */
+    uint32_t heard;             /* session of the last HELLO; 0: none */
     uint32_t heard_window;
     uint8_t heard_mac[6];
     int64_t heard_ns;
 
     bool hello_owed;
     int64_t hello_earliest;
-    int64_t hello_at;           /* the next unasked, or the end of CROWDED */
+    int64_t hello_at;           /* next unsolicited HELLO, or end of CROWDED */
     int64_t hello_interval;
 
     QrnicLinkReplay replay;
-    uint32_t window;            /* of both */
+    uint32_t window;            /* minimum of both windows */
     unsigned retries;
-    int64_t round_trip, variation;      /* smoothed; 0: not known */
+    int64_t round_trip, variation;      /* smoothed; 0 if not measured */
     int64_t wait_until;
 
     QrnicLinkArrival arrival;
@@ -54,7 +67,7 @@ struct QrnicLink {
 
     bool wire_busy;
     bool above_waits;
-    uint8_t *plain;             /* one that the wire was too busy for */
+    uint8_t *plain;             /* plain frame that waits for a busy wire */
     size_t plain_len;
     int64_t armed;
 };
@@ -84,11 +97,12 @@ static void count(QrnicLink *l, enum qrnic_link_count which, uint64_t n)
     }
 }
 
-/*
- * Connections
- */
+/* Connections */
 
-/* A number that no earlier connection had, but for bad luck */
+/*
+ * Chooses a random session number, which differs from earlier numbers with high
+ * probability.
+ */
 static void session_new(QrnicLink *l)
 {
     do {
@@ -140,7 +154,7 @@ static void agree(QrnicLink *l)
     state_set(l, AGREED, "both have heard the other");
 }
 
-/* On a wire of three, frames for the third would be lost. */
+/* Stops retransmission, because frames for the third end would be lost. */
 static void crowd(QrnicLink *l)
 {
     state_set(l, CROWDED, "a third end was heard");
@@ -150,9 +164,7 @@ static void crowd(QrnicLink *l)
     l->hello_at = now_ns(l) + l->config.crowd_ns;
 }
 
-/*
- * Sending
- */
+/* Sending */
 
 static void wire_send(QrnicLink *l, const uint8_t *frame, size_t len)
 {
@@ -234,7 +246,10 @@ static void data_send(QrnicLink *l)
     wire_send(l, s->frame, qrnic_link_build(s->frame, l->config.mac, &h));
 }
 
-/* Nothing at all, in front of it, waits for the wire. */
+/*
+ * Returns true if a frame of the port can be sent now, so that no frame waits
+ * before it.
+ */
 static bool open_to_above(const QrnicLink *l)
 {
     return !l->wire_busy && !l->plain &&
@@ -251,7 +266,7 @@ static void plain_send(QrnicLink *l)
     g_free(frame);
 }
 
-/* What is to be sent next. False: nothing is. */
+/* Sends the pending frame that goes first. Returns false if none is pending. */
 static bool send_next(QrnicLink *l)
 {
     if (l->plain) {
@@ -285,7 +300,10 @@ static void arm(QrnicLink *l)
     }
 }
 
-/* A window bounds what is sent here in one go. */
+/*
+ * Sends pending frames until none is left or the wire is busy. The window
+ * limits their number.
+ */
 static void pump(QrnicLink *l)
 {
     while (!l->wire_busy && send_next(l)) {
@@ -302,7 +320,10 @@ bool qrnic_link_send(QrnicLink *l, const uint8_t *frame, size_t len)
 {
     bool agreed = l->state == AGREED;
 
-    /* The guest speaks for itself, not for the port. */
+    /*
+     * A link frame of the guest is rejected, because it would appear as a frame
+     * of this port.
+     */
     if (qrnic_link_kind(frame, len) == QRNIC_LINK_OURS ||
         (agreed && (len > QRNIC_LINK_PAYLOAD_MAX ||
                     len < QRNIC_LINK_PAYLOAD_MIN ||
@@ -323,11 +344,12 @@ bool qrnic_link_send(QrnicLink *l, const uint8_t *frame, size_t len)
     return !l->above_waits;
 }
 
-/*
- * Receiving
- */
+/* Receiving */
 
-/* Sent from a clean stack: the wire is in the middle of its own work. */
+/*
+ * Requests a run, which sends the pending frames. No frame is sent here,
+ * because the wire is in the middle of a delivery.
+ */
 static void work_begins(QrnicLink *l)
 {
     bool hello = l->hello_owed && now_ns(l) >= l->hello_earliest;
@@ -357,7 +379,10 @@ static void hello_receive(QrnicLink *l, const QrnicLinkHeader *h,
     int64_t now = now_ns(l);
 
     trace_qrnic_link_hello(l->config.name, false, h->session, h->heard);
-    /* What we said comes back: a wire that ends here */
+    /*
+     * A HELLO with the own MAC address was sent by this port: the wire is a
+     * loop.
+     */
     if (l->state == CROWDED || !memcmp(mac, l->config.mac, 6)) {
         count(l, QRNIC_LINK_RX_STALE, 1);
         return;
@@ -371,13 +396,16 @@ static void hello_receive(QrnicLink *l, const QrnicLinkHeader *h,
     l->heard_ns = now;
     memcpy(l->heard_mac, mac, sizeof(l->heard_mac));
     /*
-     * Only one who heard what we are saying now has just begun: anything else
-     * may be from long ago, and does not end a connection.
+     * Only a peer that echoes the present session number has just sent this
+     * HELLO. Any other HELLO may be old, so it must not end a connection.
      */
     if (hears_us && !(l->state == AGREED && l->heard == l->peer)) {
         agree(l);
     }
-    /* An acknowledgement tells it all, and is not answered in its turn. */
+    /*
+     * An acknowledgement confirms the session without causing a reply.
+     * Otherwise a HELLO is sent.
+     */
     l->ack_owed |= hears_us;
     l->hello_owed |= !hears_us;
 }
@@ -388,7 +416,7 @@ static void wait_again(QrnicLink *l)
                     now_ns(l) + wait_ns(l) : QRNIC_LINK_NEVER;
 }
 
-/* As TCP does it, RFC 6298 */
+/* Updates the estimate of the round trip as TCP does (RFC 6298). */
 static void measure(QrnicLink *l, int64_t sample)
 {
     sample = MAX(sample, 1);
@@ -401,7 +429,7 @@ static void measure(QrnicLink *l, int64_t sample)
     l->round_trip += (sample - l->round_trip) / 8;
 }
 
-/* False: it cannot be. */
+/* Processes an acknowledgement. Returns false if it is invalid. */
 static bool acknowledgement(QrnicLink *l, const QrnicLinkHeader *h)
 {
     QrnicLinkNews news;
@@ -454,7 +482,10 @@ static void data_receive(QrnicLink *l, const QrnicLinkHeader *h,
     switch (qrnic_link_arrival_put(&l->arrival, h->number, frame, h->length,
                                    &gap)) {
     case QRNIC_LINK_DUPLICATE:
-        /* What told the other end that it is here may have been lost. */
+        /*
+         * The frame is acknowledged again, because the previous acknowledgement
+         * may have been lost.
+         */
         count(l, QRNIC_LINK_RX_DUPLICATES, 1);
         l->ack_owed = true;
         return;
@@ -485,7 +516,7 @@ static void traffic_receive(QrnicLink *l, const QrnicLinkHeader *h,
 {
     bool ours = l->heard && h->session == l->heard && h->heard == l->session;
 
-    /* It has agreed; we have missed its HELLO that says so. */
+    /* The peer has agreed, so its HELLO was lost. */
     if (ours && (l->state == GREETING ||
                  (l->state == AGREED && l->heard != l->peer))) {
         agree(l);
@@ -546,13 +577,14 @@ void qrnic_link_receive(QrnicLink *l, const uint8_t *frame, size_t len)
     }
 }
 
-/*
- * Life
- */
+/* Life */
 
 static void timed_out(QrnicLink *l)
 {
-    /* A wire that takes nothing is slow; nobody can have answered. */
+    /*
+     * A busy wire accepts no frames, so the peer cannot have replied and no
+     * retry is consumed.
+     */
     if (!l->wire_busy) {
         count(l, QRNIC_LINK_TX_TIMEOUTS, 1);
         trace_qrnic_link_timeout(l->config.name, l->replay.first, l->retries);

@@ -1,10 +1,10 @@
 /*
- * qrnic link: frames that were sent, or are to be, and have not been
- * acknowledged
+ * qrnic link: the replay buffer: frames that are not yet acknowledged
  *
- * A frame is lost if another has arrived that was sent after it: a wire keeps
- * its frames in order. That holds for repetitions, too, as each transmission
- * counts; so a lost one of those is found without waiting.
+ * Frames from "first" to "unsent" were sent; frames from there to "next" wait.
+ * A wire keeps the order of its frames. So a frame is lost if a frame that was
+ * sent later has arrived. Each transmission has an order number, so that a lost
+ * retransmission is detected in the same way, without a timeout.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -116,7 +116,10 @@ QrnicLinkSlot *qrnic_link_replay_take(QrnicLinkReplay *r, int64_t now,
     return s;
 }
 
-/* Returns the order of its last transmission. */
+/*
+ * Marks a frame as arrived. Returns the order number of its last transmission,
+ * or 0 if it had already arrived.
+ */
 static uint64_t arrived(QrnicLinkReplay *r, uint32_t number,
                         QrnicLinkNews *news)
 {
@@ -155,7 +158,7 @@ bool qrnic_link_replay_heard(QrnicLinkReplay *r, uint32_t ack, uint64_t map,
 
     *news = (QrnicLinkNews) { .sent_ns = -1 };
     if ((int32_t)acked < 0) {
-        return true;            /* an old one */
+        return true;            /* an old acknowledgement */
     }
     if (acked > sent || (map && acked + 64 - clz64(map) >= sent)) {
         return false;
@@ -167,7 +170,10 @@ bool qrnic_link_replay_heard(QrnicLinkReplay *r, uint32_t ack, uint64_t map,
     for (; map; map &= map - 1) {
         reached = MAX(reached, arrived(r, ack + 1 + ctz64(map), news));
     }
-    /* Else the others were all sent after those. */
+    /*
+     * Otherwise all unacknowledged frames were sent after the acknowledged
+     * ones.
+     */
     if (disordered) {
         find_lost(r, reached);
     }
