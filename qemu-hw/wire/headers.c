@@ -1,5 +1,9 @@
 /*
- * qrnic wire: the headers of a frame up to the ports, found in one walk
+ * qrnic wire: the headers of a frame, from Ethernet to the ports of UDP and TCP
+ *
+ * The fabric layer calls qrnic_headers_walk() for each frame that is received
+ * or looped back. The walk never reads behind the end of the frame, and accepts
+ * any content.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,10 +12,13 @@
 #include "qemu/bswap.h"
 #include "wire/headers.h"
 
-#define IPV4_FRAGMENT   0x3fff  /* more fragments, offset */
+#define IPV4_FRAGMENT   0x3fff  /* "more fragments" and offset */
 #define PORTS_LEN       4
 
-/* Bytes of the tags that make a frame longer than the MTU: up to two count. */
+/*
+ * Returns the bytes of the tags by which a frame may exceed the MTU, for at
+ * most two tags.
+ */
 static unsigned tags_length(const uint8_t *frame, size_t len)
 {
     unsigned tags = 0;
@@ -28,7 +35,7 @@ static unsigned tags_length(const uint8_t *frame, size_t len)
     return tags;
 }
 
-/* Returns the offset of what the Ethernet type tells of. */
+/* Returns the offset of the header that the EtherType names. */
 static size_t walk_ethernet(QrnicHeaders *h)
 {
     size_t at = QRNIC_ETH_LEN;
@@ -39,7 +46,7 @@ static size_t walk_ethernet(QrnicHeaders *h)
     if (h->ethertype == QRNIC_ETHERTYPE_VLAN && h->tags_len) {
         h->tagged = true;
         h->tci = lduw_be_p(h->frame + 14);
-        /* Identifier 0 is a priority tag: the frame belongs to no VLAN. */
+        /* Identifier 0 is a priority tag, so the frame belongs to no VLAN. */
         if (h->tci & 0xfff) {
             h->vlan = h->tci & 0xfff;
         }
@@ -82,7 +89,10 @@ static void walk_ipv4(QrnicHeaders *h, size_t at)
     gid_of_ipv4(h->dgid, ip + 16);
 }
 
-/* A GRH has the same fields (InfiniBand specification, 8.3). */
+/*
+ * Parses IPv6, or a GRH, because a GRH has the same fields (InfiniBand
+ * specification, 8.3).
+ */
 static void walk_ipv6(QrnicHeaders *h, size_t at, QrnicNetwork network)
 {
     const uint8_t *ip = h->frame + at;

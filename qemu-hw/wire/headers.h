@@ -1,9 +1,9 @@
 /*
- * qrnic wire: the headers of a frame up to the ports, found in one walk
+ * qrnic wire: the headers of a frame, from Ethernet to the ports of UDP and TCP
  *
- * IEEE 802.3 and 802.1Q, RFC 791, 8200, 768, 9293; InfiniBand specification,
- * 8.3 (GRH) and annex A16. Who receives a frame and
- * what is done with it all look at what the walk found.
+ * Each frame is parsed once, by qrnic_headers_walk(); all layers use the
+ * result. IEEE 802.3 and 802.1Q, RFC 791, 8200, 768, 9293; InfiniBand
+ * specification, 8.3 (GRH) and annex A16.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +23,7 @@
 
 #define QRNIC_ETHERTYPE_IPV4    0x0800
 #define QRNIC_ETHERTYPE_VLAN    0x8100
-#define QRNIC_ETHERTYPE_SERVICE 0x88a8  /* 802.1ad, the outer of two tags */
+#define QRNIC_ETHERTYPE_SERVICE 0x88a8  /* 802.1ad, outer tag of two */
 #define QRNIC_ETHERTYPE_IPV6    0x86dd
 #define QRNIC_ETHERTYPE_ROCE_V1 0x8915
 #define QRNIC_IP_PROTOCOL_TCP   6
@@ -40,66 +40,80 @@
 #define QRNIC_TCP_CHECKSUM      16
 #define QRNIC_UDP_CHECKSUM      6
 
+/* Flags of TCP */
 #define QRNIC_TCP_FIN           0x01
 #define QRNIC_TCP_PSH           0x08
 #define QRNIC_TCP_ACK           0x10
 #define QRNIC_TCP_CWR           0x80
 
 typedef enum QrnicNetwork {
-    QRNIC_NET_NONE,             /* another, or its header is not complete */
+    /* any other protocol, or an incomplete header */
+    QRNIC_NET_NONE,
     QRNIC_NET_IPV4,
     QRNIC_NET_IPV6,
-    QRNIC_NET_GRH,              /* RoCE v1; its fields are those of IPv6 */
+    QRNIC_NET_GRH,              /* RoCE v1; its fields are the fields of IPv6 */
 } QrnicNetwork;
 
 /*
- * All offsets are from the beginning of the frame. What follows a member that
- * says that there is none is 0.
+ * Headers of a frame. All offsets are from the beginning of the frame. If a
+ * header is absent, the members below that describe it are 0.
  */
 typedef struct QrnicHeaders {
     const uint8_t *frame;       /* destination MAC, source MAC, ... */
     size_t len;
     bool ethernet;              /* the Ethernet header is complete */
-    bool tagged;                /* it has an 802.1Q tag */
-    uint16_t tci;               /* of the tag */
-    int16_t vlan;               /* VLAN identifier; -1: belongs to none */
-    uint16_t ethertype;         /* behind the tag */
-    /* The tags that make a frame longer than the MTU: up to two, in bytes */
+    bool tagged;                /* the frame has an 802.1Q tag */
+    uint16_t tci;               /* value of the tag */
+    int16_t vlan;               /* VLAN identifier; -1: none */
+    uint16_t ethertype;         /* type after the tag */
+    /* Bytes of up to two tags, by which a frame may exceed the MTU */
     uint8_t tags_len;
 
     uint8_t network;            /* QrnicNetwork */
-    uint8_t ip;                 /* offset of the IP header */
-    uint8_t ip_len;             /* header, with the options of IPv4 */
-    /* Header and all behind it, by the header; 0: the frame is shorter */
+    uint8_t ip;                 /* offset of the IP header or GRH */
+    uint8_t ip_len;             /* its length, with the options of IPv4 */
+    /* Length of header and payload by the header; 0 if the frame is shorter */
     uint32_t ip_total;
     uint8_t sgid[16], dgid[16]; /* IPv4 as ::ffff:a.b.c.d */
     uint32_t flow_label;
     uint8_t traffic_class, hop_limit;
-    uint8_t protocol;           /* first one behind the header */
-    bool fragment;              /* IPv4; in IPv6 that is a protocol */
+    uint8_t protocol;           /* first protocol after the header */
+    bool fragment;              /* IPv4; in IPv6 it is a protocol */
 
-    /* UDP or TCP, with its ports in the frame, not in a fragment; 0: none */
+    /* Offset of UDP or TCP if its ports are in the frame; 0 in a fragment */
     uint8_t l4;
     /*
-     * The whole segment or datagram; 0: its header is not complete, or one of
-     * the lengths says more or less than there is.
+     * Length of the segment or datagram; 0 if its header is incomplete, or if
+     * two lengths contradict each other
      */
     uint16_t l4_len;
     uint16_t sport, dport;
 } QrnicHeaders;
 
+/* Returns true if the frame has an IPv4 or IPv6 header. */
 static inline bool qrnic_headers_have_ip(const QrnicHeaders *h)
 {
     return h->network == QRNIC_NET_IPV4 || h->network == QRNIC_NET_IPV6;
 }
 
-/* Where the header of TCP ends, by what it says itself; all of it is there. */
+/*
+ * Returns the offset of the end of the TCP header, by its data offset. The
+ * caller has checked that h->l4_len is not 0.
+ */
 static inline size_t qrnic_headers_tcp_end(const QrnicHeaders *h)
 {
     return h->l4 + (h->frame[h->l4 + QRNIC_TCP_DATA_OFFSET] >> 4) * 4;
 }
 
-/* The frame must live as long as what has been found in it. */
+/**
+ * qrnic_headers_walk:
+ * @frame: the frame, without FCS; must live as long as the result
+ * @len: its size in bytes
+ *
+ * Parses the headers of any frame. Checksums are not checked.
+ *
+ * Returns: the headers
+ */
 QrnicHeaders qrnic_headers_walk(const uint8_t *frame, size_t len);
 
 #endif

@@ -1,9 +1,11 @@
 /*
  * qrnic wire: CRC-32 and the invariant CRC
  *
- * Implementations that agree: byte by byte (the definition), sixteen bytes a
- * step by tables, and carry-less multiplication, of one or of four pairs in one
- * instruction, where the host has it.
+ * There are four implementations of the CRC-32 with equal results. One works
+ * byte by byte (the definition), and another uses tables for 16 bytes per step.
+ * Two use carry-less multiplication, of one or of four 128-bit chunks per
+ * instruction. The first call of qrnic_crc32() chooses one of them for the life
+ * of the process.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,12 +22,12 @@
 
 #define CRC32_POLY      0xedb88320u
 
-/* table[n][b]: the CRC of byte b followed by n zero bytes. */
+/* table[n][b] is the CRC of byte b followed by n zero bytes. */
 static uint32_t table[16][256];
 
 static QrnicCrc32 crc32_first;
 
-/* The fastest implementation on this processor, from the first call on */
+/* Fastest implementation on this processor, after the first call */
 static QrnicCrc32 *crc32_chosen = crc32_first;
 
 static void crc32_init_tables(void)
@@ -55,7 +57,7 @@ uint32_t qrnic_crc32_bytewise(uint32_t crc, const uint8_t *data, size_t len)
     return crc;
 }
 
-/* The four bytes of word, with last zero bytes behind its last byte. */
+/* Returns the CRC of four bytes, followed by "last" zero bytes. */
 static inline uint32_t crc32_word(uint32_t word, unsigned last)
 {
     return table[last + 3][word & 0xff] ^
@@ -90,20 +92,20 @@ bool qrnic_crc32_have_clmul(void)
 #define CLMUL __attribute__((target("pclmul,sse4.1")))
 
 /*
- * Folding: a 128-bit chunk moved forward by n bits is its low half times
- * x^(n+32) plus its high half times x^(n-32), both modulo the polynomial; in
- * the reflected domain each constant is the reflected remainder shifted left
- * by one. low is for the low half of the register.
+ * Constants for folding. A 128-bit chunk moved forward by n bits equals low
+ * half * x^(n+32) + high half * x^(n-32), modulo the polynomial. In the
+ * reflected domain each constant is the reflected remainder shifted left by
+ * one. LOW is the constant for the low half of the register.
  */
 #define FOLD_512_LOW    0x0154442bd4ull         /* x^(512+32) */
 #define FOLD_512_HIGH   0x01c6e41596ull         /* x^(512-32) */
 #define FOLD_128_LOW    0x01751997d0ull         /* x^(128+32) */
 #define FOLD_128_HIGH   0x00ccaa009eull         /* x^(128-32) */
 #define FOLD_64         0x0163cd6124ull         /* x^64 */
-/* Below that the tables are as fast. */
+/* Shorter data uses the tables, which are as fast. */
 #define CLMUL_MIN       48
 
-/* Barrett's reduction: floor(x^64 / P), and P, both reflected */
+/* Constants of Barrett's reduction: floor(x^64 / P) and P, both reflected */
 #define QUOTIENT        0x01f7011641ull
 #define POLYNOMIAL      0x01db710641ull
 
@@ -120,7 +122,10 @@ static inline CLMUL __m128i load(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* The CRC of 16 bytes: 128 bits to 96, to 64, to the remainder */
+/*
+ * Returns the CRC of 16 bytes: reduces 128 bits to 96, to 64, and to the
+ * remainder.
+ */
 static inline CLMUL uint32_t reduce(__m128i x)
 {
     const __m128i by_128 = _mm_set_epi64x(FOLD_128_HIGH, FOLD_128_LOW);
@@ -138,7 +143,9 @@ static inline CLMUL uint32_t reduce(__m128i x)
     return _mm_extract_epi32(_mm_xor_si128(x, q), 1);
 }
 
-/* x0 stands for all before data. */
+/*
+ * Folds the rest of the data; x0 is the chunk that stands for all data before.
+ */
 static inline CLMUL uint32_t fold_rest(__m128i x0, const uint8_t *data,
                                        size_t len)
 {
@@ -205,7 +212,7 @@ bool qrnic_crc32_have_vpclmul(void)
 #define FOLD_2048_LOW   0x011542778aull         /* x^(2048+32) */
 #define FOLD_2048_HIGH  0x01322d1430ull         /* x^(2048-32) */
 
-/* Four chunks of 128 bits that follow each other */
+/* Folds four consecutive chunks of 128 bits. */
 static inline VPCLMUL __m512i fold_four(__m512i chunks, __m512i by,
                                         __m512i next)
 {
@@ -276,7 +283,10 @@ uint32_t qrnic_crc32_vpclmul(uint32_t crc, const uint8_t *data, size_t len)
 
 #endif
 
-/* Long enough for each loop of an implementation, and for what follows it */
+/*
+ * Length of the trial, so that each loop of an implementation and the rest
+ * after it are executed
+ */
 #define TRIAL_LEN       (2 * 256 + 64 + 16 + 15)
 
 QrnicCrc32 *qrnic_crc32_choose(QrnicCrc32 *fast)
@@ -305,8 +315,9 @@ static void __attribute__((constructor)) crc32_init(void)
 }
 
 /*
- * Chooses the implementation at the first call, because the trial takes half a
- * millisecond and most processes with this code have no device.
+ * Chooses the implementation at the first call. The trial takes half a
+ * millisecond, which is avoided because most processes with this code have no
+ * device.
  */
 static uint32_t crc32_first(uint32_t crc, const uint8_t *data, size_t len)
 {
@@ -332,7 +343,10 @@ bool qrnic_crc32_is_chosen(void)
     return qatomic_read(&crc32_chosen) != crc32_first;
 }
 
-/* Behind the BTH: what is shorter is copied, for beginning anew costs more. */
+/*
+ * Payload up to this size is copied behind the masked headers, because a second
+ * call of the CRC costs more.
+ */
 #define SHORT           64
 
 uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
@@ -344,7 +358,7 @@ uint32_t qrnic_icrc(QrnicIcrcCover cover, const uint8_t *ip, size_t len,
     const size_t bth_at = ip_len + udp_len;
     const size_t head = bth_at + QRNIC_BTH_LEN;
     const size_t copied = len - head <= SHORT ? len : head;
-    /* In place of the LRH stand eight bytes of ones. */
+    /* RoCE has no LRH, so eight bytes of ones replace it. */
     uint8_t masked[8 + QRNIC_IPV6_LEN + QRNIC_UDP_LEN + QRNIC_BTH_LEN + SHORT];
     uint8_t *h = masked + 8;
     size_t skip = 0;

@@ -1,8 +1,9 @@
 /*
- * qrnic wire: table of the BTH opcodes
+ * qrnic wire: the table of BTH opcodes
  *
- * InfiniBand specification, table 38; A14 (XRC). DC and carriers: as the manual
- * says.
+ * A new opcode needs a line here and in opcode.h; the length of its headers
+ * follows from its flags. InfiniBand specification, table 38; A14 (XRC). DC and
+ * carriers are defined in the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

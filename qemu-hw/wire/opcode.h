@@ -1,9 +1,10 @@
 /*
- * qrnic wire: BTH opcodes and what follows the BTH for each of them
+ * qrnic wire: opcodes of the BTH, and the headers that follow the BTH
  *
- * InfiniBand specification, 9.2.1 and table 38; annex A14 for XRC, A17 for
- * congestion notification, A19 for flush and atomic write. Dynamic and
- * shared connections are of this device; see the manual.
+ * packet.c parses and builds packets by this table, and the transport layer
+ * decides by its flags. InfiniBand specification, 9.2.1 and table 38; annex A14
+ * (XRC), A17 (congestion notification), A19 (flush and atomic write). Dynamic
+ * and shared connections are defined in the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -37,7 +38,7 @@ enum qrnic_bth_opcode {
     QRNIC_OP_RC_SEND_ONLY_INV = 0x17,
     QRNIC_OP_RC_FLUSH = 0x1c,
     QRNIC_OP_RC_ATOMIC_WRITE = 0x1d,
-    /* Of this device, between ends that have agreed on it */
+    /* Defined by this device, for peers that have agreed on it */
     QRNIC_OP_RC_SACK = 0x1f,
 
     QRNIC_OP_UC_SEND_FIRST = 0x20,
@@ -56,9 +57,9 @@ enum qrnic_bth_opcode {
     QRNIC_OP_UD_SEND_ONLY = 0x64,
     QRNIC_OP_UD_SEND_ONLY_IMM = 0x65,
 
-    QRNIC_OP_CNP = 0x81,        /* of no transport service; A17.9.3 */
+    QRNIC_OP_CNP = 0x81,        /* no transport service; A17.9.3 */
 
-    /* As those of RC; annex A14 */
+    /* XRC: operations of RC; annex A14 */
     QRNIC_OP_XRC_SEND_FIRST = 0xa0,
     QRNIC_OP_XRC_SEND_MIDDLE = 0xa1,
     QRNIC_OP_XRC_SEND_LAST = 0xa2,
@@ -83,7 +84,10 @@ enum qrnic_bth_opcode {
     QRNIC_OP_XRC_SEND_LAST_INV = 0xb6,
     QRNIC_OP_XRC_SEND_ONLY_INV = 0xb7,
 
-    /* Dynamic connections: as those of RC, and what makes and ends them */
+    /*
+     * Dynamic connections: operations of RC, and packets that establish and end
+     * a connection
+     */
     QRNIC_OP_DC_SEND_FIRST = 0xc0,
     QRNIC_OP_DC_SEND_MIDDLE = 0xc1,
     QRNIC_OP_DC_SEND_LAST = 0xc2,
@@ -114,25 +118,25 @@ enum qrnic_bth_opcode {
     QRNIC_OP_DC_CNAK = 0xe2,
     QRNIC_OP_DC_DISCONNECT = 0xe3,
 
-    /* Shared connections: as those of RC, of messages of one packet */
+    /* Shared connections: messages of one packet, acknowledged as in RC */
     QRNIC_OP_ENCAPSULATED = 0xe4,
     QRNIC_OP_CARRIER_ACK = 0xf1,
     QRNIC_OP_CARRIER_SACK = 0xff,
     QRNIC_OP_COUNT,
 };
 
-/* The transport service that an opcode belongs to: its three high bits */
+/* Transport service of an opcode: its three high bits */
 #define QRNIC_SERVICE_MASK      0xe0
 #define QRNIC_SERVICE_RC        0x00
 #define QRNIC_SERVICE_UC        0x20
 #define QRNIC_SERVICE_UD        0x60
 #define QRNIC_SERVICE_XRC       0xa0
-#define QRNIC_SERVICE_DC        0xc0    /* and 0xe0, of QRNIC_OPF_CONTROL */
+#define QRNIC_SERVICE_DC        0xc0    /* and 0xe0 with QRNIC_OPF_CONTROL */
 #define QRNIC_SERVICE_CARRIER   0xe0
-/* RC, XRC, DC and carriers have the same: of XRC_x this is RC_x. */
+/* Operation of an opcode, which is the same in RC, XRC, DC and carriers */
 #define QRNIC_OPERATION_MASK    0x1f
 
-/* Extension headers, in the order in which they follow the BTH. */
+/* Extension headers, mostly in the order in which they follow the BTH */
 #define QRNIC_HDR_RETH          (1u << 0)
 #define QRNIC_HDR_ATOMIC_ETH    (1u << 1)
 #define QRNIC_HDR_AETH          (1u << 2)
@@ -140,41 +144,51 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_IMM           (1u << 4)
 #define QRNIC_HDR_IETH          (1u << 5)
 #define QRNIC_HDR_DETH          (1u << 6)
-#define QRNIC_HDR_FETH          (1u << 7)       /* comes before the RETH */
-#define QRNIC_HDR_XRCETH        (1u << 8)       /* before all the others */
-#define QRNIC_HDR_DCETH         (1u << 9)       /* the same, of DC */
-#define QRNIC_HDR_CONNECT       (1u << 10)      /* what DC_CONNECT says */
+#define QRNIC_HDR_FETH          (1u << 7)       /* before the RETH */
+#define QRNIC_HDR_XRCETH        (1u << 8)       /* XRC: first header */
+#define QRNIC_HDR_DCETH         (1u << 9)       /* DC: first header */
+#define QRNIC_HDR_CONNECT       (1u << 10)      /* parameters of DC_CONNECT */
 #define QRNIC_HDR_CNAK          (1u << 11)
-#define QRNIC_HDR_SACK          (1u << 12)      /* what SACK says */
+#define QRNIC_HDR_SACK          (1u << 12)      /* contents of a SACK */
 #define QRNIC_HDR_CNP           (1u << 13)      /* reserved bytes of a CNP */
-#define QRNIC_HDR_CARRIER       (1u << 14)      /* who carries */
+#define QRNIC_HDR_CARRIER       (1u << 14)      /* sender of a carrier */
 
-/* Properties. */
+/* Properties of the opcodes */
 #define QRNIC_OPF_DEFINED       (1u << 16)
-#define QRNIC_OPF_RESPONSE      (1u << 17)      /* goes to the requester */
+#define QRNIC_OPF_RESPONSE      (1u << 17)      /* sent to the requester */
 #define QRNIC_OPF_START         (1u << 18)      /* first or only */
 #define QRNIC_OPF_END           (1u << 19)      /* last or only */
-#define QRNIC_OPF_PAYLOAD       (1u << 20)      /* may carry payload */
+#define QRNIC_OPF_PAYLOAD       (1u << 20)      /* payload is permitted */
 #define QRNIC_OPF_SEND          (1u << 21)
 #define QRNIC_OPF_WRITE         (1u << 22)
 #define QRNIC_OPF_READ          (1u << 23)      /* request or response */
 #define QRNIC_OPF_ATOMIC        (1u << 24)
 #define QRNIC_OPF_ATOMIC_WRITE  (1u << 25)
 #define QRNIC_OPF_FLUSH         (1u << 26)
-#define QRNIC_OPF_CONTROL       (1u << 27)      /* of a connection, not data */
-#define QRNIC_OPF_NOTIFICATION  (1u << 28)      /* of congestion */
-#define QRNIC_OPF_ENCAPSULATED  (1u << 29)      /* its payload is a packet */
-/* Requests whose answer is kept, to be given again (9.7.5.1.2, A19) */
+/* control packet of a connection */
+#define QRNIC_OPF_CONTROL       (1u << 27)
+#define QRNIC_OPF_NOTIFICATION  (1u << 28)      /* congestion notification */
+#define QRNIC_OPF_ENCAPSULATED  (1u << 29)      /* payload is a packet */
+/*
+ * Requests whose response is kept, so that it can be repeated (9.7.5.1.2, A19)
+ */
 #define QRNIC_OPF_KEPT          (QRNIC_OPF_READ | QRNIC_OPF_ATOMIC | \
                                  QRNIC_OPF_ATOMIC_WRITE | QRNIC_OPF_FLUSH)
 
+/* Entry of the table of opcodes */
 typedef struct QrnicOpcodeInfo {
     const char *name;
     uint32_t flags;             /* QRNIC_HDR_*, QRNIC_OPF_* */
     uint8_t header_len;         /* BTH and extension headers */
 } QrnicOpcodeInfo;
 
-/* Never NULL; an opcode that no transport here defines has flags 0. */
+/**
+ * qrnic_opcode_info:
+ * @opcode: any opcode
+ *
+ * Returns: the entry of the opcode, never NULL; its flags are 0 if no transport
+ * service of this device defines it
+ */
 const QrnicOpcodeInfo *qrnic_opcode_info(uint8_t opcode);
 
 #endif

@@ -1,8 +1,10 @@
 /*
  * qrnic wire: RoCE packets, parsed and built
  *
- * InfiniBand specification, chapter 9, and annexes A16 (RoCE v1) and A17 (RoCE
- * v2).
+ * The transport layer calls the functions of packet.h; nothing is kept between
+ * calls. Parsing and building walk the extension headers in the same order,
+ * which the flags of the opcode define. InfiniBand specification, chapter 9,
+ * and annexes A16 (RoCE v1) and A17 (RoCE v2).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,7 +23,7 @@ bool qrnic_gid_is_ipv4(const uint8_t gid[16])
     return memcmp(gid, ipv4_prefix, sizeof(ipv4_prefix)) == 0;
 }
 
-/* Sum of 16-bit words, not folded. */
+/* Returns the sum of the 16-bit words of the header, not folded. */
 static uint32_t ipv4_sum(const uint8_t *ip)
 {
     uint32_t sum = 0;
@@ -39,7 +41,10 @@ static uint16_t ipv4_fold(uint32_t sum)
     return sum;
 }
 
-/* Length from the BTH to the ICRC, or 0 if something does not fit */
+/*
+ * Returns the length from the BTH to the ICRC of RoCE v1, or 0 if lengths
+ * contradict.
+ */
 static size_t v1_length(const QrnicHeaders *h)
 {
     size_t len = h->ip_total ? h->ip_total - h->ip_len : 0;
@@ -49,8 +54,9 @@ static size_t v1_length(const QrnicHeaders *h)
 }
 
 /*
- * The same behind UDP: all lengths say the same, and RoCE v2 has neither
- * options nor fragments (A17.3.1.2).
+ * Returns the length from the BTH to the ICRC of RoCE v2. Returns 0 if lengths
+ * contradict, or for options or a fragment, because RoCE v2 has neither
+ * (A17.3.1.2).
  */
 static size_t v2_length(const QrnicHeaders *h)
 {
@@ -81,7 +87,10 @@ static void parse_bth(QrnicTransport *t, const uint8_t *bth)
     t->psn = ldl_be_p(bth + 8) & QRNIC_PSN_MASK;
 }
 
-/* What stands before a RETH: few packets have any of it. */
+/*
+ * Headers before a RETH. A function of its own parses them, because few packets
+ * have any.
+ */
 #define HDR_LEADING (QRNIC_HDR_XRCETH | QRNIC_HDR_DCETH | QRNIC_HDR_CARRIER | \
                      QRNIC_HDR_CONNECT | QRNIC_HDR_CNAK | QRNIC_HDR_CNP | \
                      QRNIC_HDR_DETH | QRNIC_HDR_FETH)
@@ -180,13 +189,13 @@ static const uint8_t *bth_of(const QrnicHeaders *h)
            (h->network == QRNIC_NET_GRH ? 0 : QRNIC_UDP_LEN);
 }
 
-/* Length from the BTH to the ICRC, or 0 if something does not fit */
+/* Returns the length from the BTH to the ICRC, or 0 if lengths contradict. */
 static size_t transport_length(const QrnicHeaders *h)
 {
     return h->network == QRNIC_NET_GRH ? v1_length(h) : v2_length(h);
 }
 
-/* So many bytes, from the BTH on to before the ICRC */
+/* Parses "left" bytes, from the BTH up to the ICRC. */
 static inline QrnicParse parse_from_bth(QrnicPacket *p, const uint8_t *bth,
                                         size_t left)
 {
@@ -210,7 +219,7 @@ static inline QrnicParse parse_from_bth(QrnicPacket *p, const uint8_t *bth,
     return QRNIC_PARSE_OK;
 }
 
-/* left: as transport_length() has it */
+/* Parses a packet; left is the result of transport_length(). */
 static QrnicParse parse_transport(QrnicPacket *p, const QrnicHeaders *h,
                                   size_t left)
 {
@@ -410,12 +419,15 @@ static uint8_t *build_extensions(uint8_t *h, uint32_t flags,
     return h;
 }
 
-/* Returns where the payload goes. */
+/* Writes BTH and extension headers. Returns the address of the payload. */
 static inline uint8_t *build_transport(uint8_t *bth, const QrnicTransport *t,
                                        uint32_t flags, unsigned pad)
 {
     bth[0] = t->opcode;
-    /* MigReq is set, as the path is never in another state (17.2.8). */
+    /*
+     * MigReq is set, because the path is never in another migration state
+     * (17.2.8).
+     */
     bth[1] = (t->solicited ? 0x80 : 0) | 0x40 | pad << 4;
     stw_be_p(bth + 2, t->pkey);
     stl_be_p(bth + 4, (t->fecn ? 1u << 31 : 0) | (t->becn ? 1u << 30 : 0) |
@@ -434,7 +446,10 @@ uint8_t *qrnic_packet_begin(const QrnicPath *path, uint8_t *frame,
     unsigned pad = -payload_len & 3;
     uint16_t len = info->header_len + payload_len + pad + QRNIC_ICRC_LEN;
 
-    /* The whole array, as a copy of constant length is a few moves. */
+    /*
+     * The whole array is copied, because a copy of constant length needs only a
+     * few instructions.
+     */
     memcpy(frame, path->header, sizeof(path->header));
     if (path->network != QRNIC_NET_GRH) {
         len += QRNIC_UDP_LEN;
