@@ -18,8 +18,8 @@
  * Life of the device (QrnicDeviceState). Each arrow is a function of this file.
  *
  *   ABSENT ---plug--> IDLE ---enter--> ENTERED ---leave--> IDLE
- *                                    ENTERED ---reset--> RESET_PENDING
- *                              RESET_PENDING ---leave--> IDLE
+ *                                      ENTERED ---reset--> RESET_PENDING
+ *                                RESET_PENDING ---leave--> IDLE
  *   IDLE ---unplug--> ABSENT, or RELEASING in a flush ---flush ends--> ABSENT
  *   ENTERED, RESET_PENDING ---unplug--> UNPLUGGED
  *   UNPLUGGED ---leave--> ABSENT, or RELEASING in a flush
