@@ -155,7 +155,7 @@ int qrnic_cmd_exec(struct qrnic_dev *dev, struct qrnic_cmd *cmd)
 	}
 	qrnic_cmd_release(core, index, false);
 	if (status == QRNIC_ST_FATAL)
-		qrnic_report_fatal(&core->dev, "command refused");
+		qrnic_report_fatal(&core->dev, "command failed with status FATAL");
 	return err;
 }
 EXPORT_SYMBOL_QRNIC(qrnic_cmd_exec);

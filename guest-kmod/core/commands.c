@@ -133,7 +133,7 @@ int qrnic_caps_check(struct qrnic_core *core)
 	 */
 	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
 	    core->dev.dm_bytes < caps->max_dm_size) {
-		dev_warn(device, "no address space for the device memory\n");
+		dev_warn(device, "no device memory, because its BAR has no address space\n");
 		caps->capabilities &= ~(u64)QRNIC_CAP_DEVICE_MEMORY;
 		caps->max_dm_size = 0;
 	}
@@ -142,7 +142,7 @@ int qrnic_caps_check(struct qrnic_core *core)
 	 * shows none rather than wrong values.
 	 */
 	if (!qrnic_counters_known(&core->dev)) {
-		dev_warn_once(device, "no statistics: %u counters, this driver knows %u\n",
+		dev_warn_once(device, "no statistics: %u counters, the driver supports %u\n",
 			      caps->counters, QRNIC_NUM_COUNTERS);
 		caps->capabilities &= ~(u64)QRNIC_CAP_COUNTER_SETS;
 	}
@@ -268,7 +268,7 @@ void qrnic_contexts_start(struct qrnic_core *core)
 		err = qrnic_contexts_set(core, bytes);
 	if (err)
 		dev_warn(&core->dev.pdev->dev,
-			 "no context memory (error %d): few connections\n", err);
+			 "no context memory (error %d): fewer connections\n", err);
 }
 
 /*

@@ -145,7 +145,7 @@ void qrnic_congestion_restore(struct qrnic_core *core)
 	}
 	if (err)
 		dev_warn(&core->dev.pdev->dev,
-			 "congestion control is not as it was set: error %d\n", err);
+			 "congestion control parameters not restored: error %d\n", err);
 }
 
 /*

@@ -71,7 +71,7 @@ static int qrnic_devlink_reload_down(struct devlink *devlink, bool netns_change,
 	struct qrnic_core *core = devlink_priv(devlink);
 
 	if (netns_change) {
-		NL_SET_ERR_MSG_MOD(extack, "the adapter stays in its namespace");
+		NL_SET_ERR_MSG_MOD(extack, "the adapter cannot change its namespace");
 		return -EOPNOTSUPP;
 	}
 	qrnic_recovery_suspend(core);

@@ -50,7 +50,7 @@ static int qrnic_identify(struct qrnic_core *core)
 				     "not a qrnic: ID register 0x%x\n", id);
 	if (major != QRNIC_HW_VERSION_MAJOR)
 		return dev_err_probe(device, -ENODEV,
-				     "hardware interface %u, this driver knows %u\n",
+				     "hardware interface version %u, the driver supports %u\n",
 				     major, QRNIC_HW_VERSION_MAJOR);
 	core->dev.db_pages = qrnic_read(core, QRNIC_REG_DB_PAGES);
 	if (core->dev.db_pages > pci_resource_len(core->dev.pdev, QRNIC_BAR_DOORBELL) /
@@ -70,7 +70,7 @@ static int qrnic_map(struct qrnic_core *core)
 
 	err = pci_request_mem_regions(pdev, KBUILD_MODNAME);
 	if (err)
-		return dev_err_probe(device, err, "BARs are taken\n");
+		return dev_err_probe(device, err, "BARs are in use by another driver\n");
 
 	err = -ENODEV;
 	if (pci_resource_len(pdev, QRNIC_BAR_CONTROL) < QRNIC_BAR_CONTROL_SIZE ||

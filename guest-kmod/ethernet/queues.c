@@ -56,7 +56,7 @@ void qrnic_eth_channels_set_xps(struct qrnic_eth *eth)
 
 	for (i = 0; i < eth->shape.channels; i++)
 		if (qrnic_channel_set_xps(eth, i))
-			netdev_warn(eth->netdev, "queue %u has no processors\n", i);
+			netdev_warn(eth->netdev, "queue %u: processors (XPS) not set\n", i);
 }
 
 /*

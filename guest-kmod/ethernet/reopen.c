@@ -105,7 +105,7 @@ static void qrnic_eth_reopen(struct qrnic_eth *eth)
 	qrnic_eth_queues_close(eth);
 	err = qrnic_eth_queues_open(eth);
 	if (err) {
-		netdev_err(eth->netdev, "queues not opened again: %d\n", err);
+		netdev_err(eth->netdev, "queues cannot be opened: error %d\n", err);
 		qrnic_eth_reopen_later(eth);
 	}
 }
@@ -136,7 +136,7 @@ static void qrnic_eth_reset_work(struct work_struct *work)
 		else
 			netdev_info(netdev, "queues opened again\n");
 	} else if (test_bit(0, &eth->failed)) {
-		netdev_warn(netdev, "making new queues\n");
+		netdev_warn(netdev, "replacing the queues\n");
 		eth->resets++;
 		qrnic_eth_reopen(eth);
 	}
@@ -209,7 +209,7 @@ int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape
 	 * works with any shape.
 	 */
 	if (qrnic_eth_shape_set(eth, &old))
-		netdev_err(eth->netdev, "there are %u channels now\n",
+		netdev_err(eth->netdev, "the number of channels is %u now\n",
 			   eth->shape.channels);
 	if (open && qrnic_eth_queues_open(eth))
 		qrnic_eth_reopen_later(eth);

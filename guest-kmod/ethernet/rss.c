@@ -108,7 +108,7 @@ int qrnic_eth_rss_open(struct qrnic_eth *eth)
 	err = qrnic_rss_create(eth, &eth->rss, &eth->rss_table);
 	if (err != -ENOMEM && err != -EOPNOTSUPP)
 		return err;
-	netdev_warn(eth->netdev, "no RSS table (error %d): all frames come to one ring\n",
+	netdev_warn(eth->netdev, "no RSS table (error %d): one channel receives all frames\n",
 		    err);
 	return 0;
 }

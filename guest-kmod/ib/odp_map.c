@@ -57,7 +57,7 @@ static void qrnic_odp_device_invalidate(struct qrnic_ib_odp *odp, u64 from, u64 
 	 * discarded the copies.
 	 */
 	if (err && qrnic_healthy(odp->dev->qdev))
-		qrnic_report_fatal(odp->dev->qdev, "pages cannot be taken away");
+		qrnic_report_fatal(odp->dev->qdev, "pages cannot be invalidated");
 }
 
 /*
