@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * cost.c: what a post and a poll cost in the library itself, without an adapter: cycles
- * of the processor's time stamp counter and instructions. The kernel is a few functions
- * here, the doorbell page is memory, and the program writes completions itself, outside
- * of what it measures.
+ * cost.c: measures the cost of post and poll calls in the library without an
+ * adapter, in cycles of the time stamp counter and in instructions.
+ *
+ * The functions of the kernel are replaced by functions here, and the doorbell
+ * page is ordinary memory. The program writes completions itself, outside the
+ * measured part. The program tools/guest-build-provider --cost builds and runs
+ * this file, which prints one line for each call.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,12 +25,15 @@
 #include "../commands.h"
 
 #define QPS 16
-/* In a row, between two looks at the counter */
+/* Calls in a row between two reads of the counter */
 #define CALLS 16
 #define MOST (16 * CALLS)
 #define QUEUE 1024
 #define ROUNDS 2001
-/* Short enough that both threads have a processor all the time, now and then */
+/*
+ * Rounds and messages are few, so that in some rounds both threads have a
+ * processor all the time
+ */
 #define THREAD_ROUNDS 1001
 #define THREAD_MESSAGES 2000u
 
@@ -36,16 +42,16 @@ static struct ibv_pd *pd;
 static struct ibv_srq *srq;
 static struct ibv_cq *cq;
 static struct ibv_cq_ex *cq_ex;
-/* Those of cq; the one that receives from the SRQ; the one of cq_ex */
+/* Queue pairs of cq; the queue pair with the SRQ; the queue pair of cq_ex */
 static struct ibv_qp *qps[QPS], *srq_qp, *ex_qp;
 static struct ibv_wc wcs[16];
 static uint8_t payload[32];
 static struct ibv_sge sge = { (uintptr_t)payload, sizeof(payload), 1 };
 static struct ibv_send_wr sends[MOST];
 static struct ibv_recv_wr recvs[MOST];
-/* Work requests, or completions, of a call */
+/* Work requests or completions per call */
 static int batch;
-/* Slots of the SRQ in the order in which they are posted next; how many then are */
+/* Slots of the SRQ in posting order, and the number of posted slots */
 static uint32_t slots[MOST];
 static int slots_out;
 
@@ -57,7 +63,7 @@ static void need(bool condition, const char *what)
 	exit(1);
 }
 
-/* What the library asks of the kernel */
+/* Functions of libibverbs that would call the kernel */
 int ibv_cmd_create_cq_ex(struct ibv_context *context,
 			 const struct ibv_cq_init_attr_ex *attr,
 			 struct verbs_cq *vcq, struct ibv_create_cq_ex *cmd,
@@ -153,7 +159,7 @@ static void set_up(void)
 	}
 }
 
-/* Writes a completion as the device does; at: how many are before it */
+/* Writes a completion as the device does, behind a number of others. */
 static void complete(struct qrnic_cq *to, uint32_t at, struct ibv_qp *qp,
 		     uint8_t opcode, uint32_t index)
 {
@@ -173,7 +179,7 @@ static void complete(struct qrnic_cq *to, uint32_t at, struct ibv_qp *qp,
 }
 
 
-/* Queues without WQEs, and lists of work requests as long as the batch */
+/* Empties the queues and prepares lists of work requests. */
 static void ready_post(void)
 {
 	struct ibv_qp *const posters[] = { qps[0], ex_qp };
@@ -265,7 +271,7 @@ static void run_post_srq_recv(void)
 }
 
 
-/* The SRQ without WQEs */
+/* Empties the SRQ. */
 static void ready_srq(void)
 {
 	struct qrnic_srq *qsrq = to_qrnic_srq(srq);
@@ -282,7 +288,10 @@ static void ready_srq(void)
 
 static void ready_poll_empty(void)
 {
-	/* As it is at the end of a round: all is taken */
+	/*
+	 * Restores the state at the end of a round, in which all work requests
+	 * are complete.
+	 */
 }
 
 static void ready_sends(struct ibv_cq *to, struct ibv_qp *const *from,
@@ -337,7 +346,7 @@ static void ready_poll_srq(void)
 	run_post_srq_recv();
 	for (i = 0; i < CALLS * batch; i++)
 		complete(to_qrnic_cq(cq), i, srq_qp, QRNIC_CQE_RECV, slots[i]);
-	/* Who polls gives them back */
+	/* Polling has returned all slots */
 	slots_out = 0;
 }
 
@@ -418,14 +427,17 @@ static uint64_t cycles(void)
 {
 	uint64_t now;
 
-	/* Neither earlier nor later loads pass it */
+	/* The fences keep earlier and later loads out of the measurement */
 	_mm_lfence();
 	now = __rdtsc();
 	_mm_lfence();
 	return now;
 }
 
-/* Sorted, so that the first is the least and the one in the middle the median */
+/*
+ * Measures a number of rounds and sorts them, so that the first is the shortest
+ * and the middle is the median.
+ */
 static void take_cycles(void (*ready)(void), void (*run)(void),
 			uint64_t taken[ROUNDS])
 {
@@ -441,7 +453,10 @@ static void take_cycles(void (*ready)(void), void (*run)(void),
 	qsort(taken, ROUNDS, sizeof(*taken), ascending);
 }
 
-/* In another process, which this one steps through; 0 where that may not be */
+/*
+ * Counts instructions in another process, which this process single-steps.
+ * Returns 0 if the kernel does not allow this.
+ */
 static uint64_t count_instructions(void (*ready)(void), void (*run)(void))
 {
 	uint64_t count = 0;
@@ -451,7 +466,10 @@ static uint64_t count_instructions(void (*ready)(void), void (*run)(void))
 	if (!child) {
 		if (ptrace(PTRACE_TRACEME, 0, 0, 0))
 			_exit(1);
-		/* Once before, which binds the symbols */
+		/*
+		 * The first run resolves the symbols, so the second one is
+		 * measured
+		 */
 		ready();
 		run();
 		ready();
@@ -465,7 +483,10 @@ static uint64_t count_instructions(void (*ready)(void), void (*run)(void))
 		if (WSTOPSIG(status) == SIGUSR1)
 			marks++;
 		else if (WSTOPSIG(status) != SIGTRAP)
-			kill(child, SIGKILL);	/* A fault, which would come again */
+			/*
+			 * A fault would repeat forever, so the child is killed
+			 */
+			kill(child, SIGKILL);
 		else if (marks == 1)
 			count++;
 		ptrace(marks == 1 ? PTRACE_SINGLESTEP : PTRACE_CONT, child, 0, 0);
@@ -495,7 +516,7 @@ static void measure(const struct operation *op)
 	fflush(stdout);
 }
 
-/* Two threads begin together: how many are there */
+/* Number of threads that are ready, so that both begin together */
 static atomic_int there;
 
 static void meet(void)
@@ -505,7 +526,7 @@ static void meet(void)
 		_mm_pause();
 }
 
-/* Posts as fast as there is room */
+/* Posts as fast as the queue has space. */
 static void *post_all(void *arg)
 {
 	struct ibv_send_wr wr = {
@@ -523,7 +544,9 @@ static void *post_all(void *arg)
 	return NULL;
 }
 
-/* One thread posts, the other one is the device, too, and polls */
+/*
+ * Measures two threads: one posts, and the other acts as the device and polls.
+ */
 static uint64_t two_threads(void)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(qps[0]);

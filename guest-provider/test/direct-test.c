@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * direct-test.c: tests the rules of all direct verbs: structures that grow, in
- * programs older and newer than the library, and objects of other providers.
- * Prints TAP.
+ * direct-test.c: tests the rules of all direct verbs: structures that grow,
+ * with programs older and newer than the library, and objects of other
+ * providers. The test needs one adapter and prints TAP.
  */
 #include "test.h"
 
-/* Members that a later version of the library might have added */
+/* Length of members that a later version of the library might add */
 #define LATER 16u
 #define PATTERN 0xa5
 
@@ -14,7 +14,7 @@ static struct ibv_qp *qp;
 static struct ibv_cq *cq;
 static struct ibv_cq_ex *cq_ex;
 
-/* The calls with a structure each; 0 or the error */
+/* Calls with one structure each, which return 0 or the error */
 
 static int create_qp(void *attr, size_t size)
 {
@@ -67,9 +67,9 @@ static int reg_mkey(void *attr, size_t size)
 }
 
 /*
- * A structure that a program fills in is valid with the known size. A
- * structure of a later version is valid, too, unless it requests more. A
- * structure shorter than comp_mask is invalid.
+ * Tests a structure that a program fills in. The structure is valid with the
+ * known size. A structure of a later version is valid, too, unless it requests
+ * more. A structure shorter than comp_mask is invalid.
  */
 static void reads(int (*call)(void *attr, size_t size), const void *good,
 		  size_t size)
@@ -83,12 +83,15 @@ static void reads(int (*call)(void *attr, size_t size), const void *good,
 	CHECK(call(attr, size + LATER) == EOPNOTSUPP);
 	CHECK(!call(attr, size + LATER - 1));
 	CHECK(call(attr, 7) == EINVAL && call(attr, 0) == EINVAL);
-	/* A bit that no version has */
+	/* No version has this bit */
 	attr[7] |= 0x80;
 	CHECK(call(attr, size) == EOPNOTSUPP);
 }
 
-/* An optional member needs its bit, and must be inside the size as a whole */
+/*
+ * Tests an optional member, which needs its bit, and must be completely inside
+ * the size.
+ */
 static void has_member(int (*call)(void *attr, size_t size), const void *good,
 		       size_t size, uint64_t bit, size_t offset, size_t length)
 {
@@ -104,7 +107,7 @@ static void has_member(int (*call)(void *attr, size_t size), const void *good,
 	comp_mask &= ~bit;
 	memcpy(attr, &comp_mask, sizeof(comp_mask));
 	CHECK(call(attr, size) == EOPNOTSUPP);
-	/* Bytes behind the size are not read. */
+	/* Bytes beyond the size are not read */
 	CHECK(!call(attr, 8));
 }
 
@@ -206,7 +209,8 @@ static int query_priority(void *attr, size_t size)
 }
 
 /*
- * A call fills in a structure as far as there is room, and writes 0 behind it
+ * Tests that a call fills in a structure up to its size, and sets unknown
+ * members to 0.
  */
 static void writes(int (*call)(void *attr, size_t size), size_t size)
 {
@@ -223,7 +227,10 @@ static void writes(int (*call)(void *attr, size_t size), size_t size)
 		CHECK(call(part, i) == (i < 8 ? EINVAL : 0));
 		for (k = i < 8 ? 0 : i; k < sizeof(part); k++)
 			CHECK(part[k] == PATTERN);
-		/* comp_mask may have fewer bits, if there is no room for more */
+		/*
+		 * comp_mask may have fewer bits if the structure is too short
+		 * for optional members
+		 */
 		CHECK(i < 8 || !memcmp(part + 8, attr + 8, i - 8));
 	}
 }
@@ -239,8 +246,8 @@ static void test_writes(void)
 }
 
 /*
- * Objects that look like another provider's; the library must not access them
- * further
+ * Objects of another provider. The test compares the memory around them,
+ * because the library must not access it.
  */
 static struct {
 	uint8_t before[65536];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * dmabuf-test.c: regions of dma-bufs, which two exporters give that need no other
- * device: udmabuf (pages of a memfd) and the system's heap. Data goes through them
- * both ways, between them and ordinary memory.
+ * dmabuf-test.c: tests regions of dma-bufs. Two exporters need no other device:
+ * udmabuf (pages of a memfd) and the system heap. The test transfers data in
+ * both directions between dma-bufs and ordinary memory. The test needs one
+ * adapter and prints TAP.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,7 +22,9 @@
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |             \
 		IBV_ACCESS_REMOTE_READ)
 
-/* What the adapter's addresses for the buffer begin with, if not at 0 */
+/*
+ * Base of the adapter's addresses of the buffer, where they do not begin at 0
+ */
 #define IOVA 0x7000000000ull
 
 struct exported {
@@ -31,7 +34,9 @@ struct exported {
 
 static struct exported exported;
 
-/* An exporter that the kernel has not is a lack */
+/*
+ * Exports a udmabuf. Skips the test if the kernel does not have this exporter.
+ */
 static void export_udmabuf(void)
 {
 	struct udmabuf_create create = { .size = LENGTH };
@@ -95,8 +100,9 @@ static void transfer(struct ibv_qp *qp, struct ibv_cq *done,
 }
 
 /*
- * To and from the region, once by the key of the peer, once as the local buffer.
- * place is where the part of the dma-buf begins, base its address for the adapter.
+ * Writes and reads the region, once as the peer's memory and once as the local
+ * buffer. The argument place is the offset of the part in the dma-buf, and base
+ * is its address for the adapter.
  */
 static void move(struct ibv_mr *region, size_t place, size_t length,
 		 uint64_t base)
@@ -136,7 +142,10 @@ static void move(struct ibv_mr *region, size_t place, size_t length,
 	CHECK(!pair_free(&p));
 }
 
-/* Parts of the buffer, at addresses like and unlike their places in it */
+/*
+ * Tests parts of the buffer, at addresses that are equal to their offsets and
+ * at other addresses.
+ */
 static void regions(void)
 {
 	static const struct {
@@ -180,7 +189,9 @@ static int refused(uint64_t offset, size_t length, uint64_t iova, int fd,
 	return region ? ibv_dereg_mr(region) : errno;
 }
 
-/* As the kernel has it, without libibverbs, which refuses it for dma-bufs */
+/*
+ * Calls the kernel directly, because libibverbs rejects this call for dma-bufs.
+ */
 static int raw_rereg(struct ibv_mr *region, int flags, int access)
 {
 	struct ib_uverbs_rereg_mr_resp resp = {};
@@ -218,13 +229,16 @@ static void errors(void)
 	CHECK(refused(0, PAGE, 0, fd, IBV_ACCESS_REMOTE_WRITE) == EINVAL);
 	CHECK(refused(0, PAGE, 0, fd, IBV_ACCESS_ON_DEMAND) == EINVAL);
 
-	/* libibverbs has that for memory at an address only */
+	/* libibverbs supports this only for memory with an address */
 	region = ibv_reg_dmabuf_mr(pd, 0, LENGTH, 0, fd, RIGHTS);
 	CHECK(region);
 	CHECK(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			   0) == IBV_REREG_MR_ERR_INPUT);
 	CHECK(!ibv_dereg_mr(region));
-	/* Other rights it may get, other memory not */
+	/*
+	 * The rights can be changed, but not the memory, because a dma-buf has
+	 * no other
+	 */
 	region = ibv_reg_dmabuf_mr(pd, 0, LENGTH, 0, fd, 0);
 	CHECK(region);
 	CHECK(raw_rereg(region, IBV_REREG_MR_CHANGE_TRANSLATION |
@@ -237,7 +251,10 @@ static void errors(void)
 	close(plain);
 }
 
-/* The region keeps the memory after the exporter's file is gone */
+/*
+ * Tests that the region keeps the memory after the file of the exporter is
+ * closed.
+ */
 static void outlived(void)
 {
 	struct ibv_mr *region = ibv_reg_dmabuf_mr(pd, 0, LENGTH, IOVA,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * dynamic-hosts-test.c: dynamic connections from one host to another. The first host has
- * the targets, and does what the second one asks for over TCP; the second one has the
- * initiators, and judges. Arguments: the adapter, the index of the GID, and of the second
- * host the name of the first.
+ * dynamic-hosts-test.c: tests dynamic connections between two hosts. The first
+ * host has the targets and executes commands that the second host sends over
+ * TCP. The second host has the initiators and checks the results. The arguments
+ * are the adapter and the index of the GID, and for the second host the name of
+ * the first.
  */
 #include <netdb.h>
 #include <unistd.h>
@@ -23,9 +24,14 @@
 #define BUSY_REFUSALS 4
 
 enum what {
-	/* Targets: argument is the number of receive requests; of RECEIVE 1, or 0 */
+	/*
+	 * Commands for targets: argument is the number of receive WQEs; for
+	 * RECEIVE it is 1 or 0
+	 */
 	MAKE, DESTROY, POST, RECEIVE,
-	/* Memory of targets: argument is the length at offset */
+	/*
+	 * Commands for the memory of targets: argument is the length at offset
+	 */
 	READ, WRITE,
 	REGISTER, END
 };
@@ -54,12 +60,12 @@ static FILE *tcp;
 static const char *device;
 static uint8_t data[SLOTS * SLOT];
 
-/* Of the first host */
+/* Objects of the first host */
 static struct end targets[TARGETS];
 static struct pair maker;
 static struct qrnicdv_mkey *indirect;
 
-/* Of the second */
+/* Objects of the second host */
 static struct ibv_ah *ah;
 static struct answer told;
 static uint32_t qpn[TARGETS];
@@ -109,9 +115,7 @@ static unsigned long long counter(const char *name)
 	return value;
 }
 
-/*
- * The first host
- */
+/* Functions of the first host */
 
 static uint64_t slots_at(uint32_t target)
 {
@@ -166,7 +170,10 @@ static void target_make(const struct command *c)
 	slots_post(c->target, 0, c->argument);
 }
 
-/* An indirect key over the beginning of the memory, which can be invalidated */
+/*
+ * Registers an indirect key at the beginning of the memory, because it can be
+ * invalidated.
+ */
 static void key_register(void)
 {
 	const struct qrnicdv_piece piece = { .lkey = mr->lkey,
@@ -197,7 +204,7 @@ static void key_register(void)
 	CHECK(poll_one(maker.send_cq, &wc) == 1 && !wc.status);
 }
 
-/* The completion, and what has come with it */
+/* Waits for a completion and sends it with the received data. */
 static void receive(const struct command *c, struct answer *a)
 {
 	CHECK(poll_one(targets[c->target].cq, &a->wc) == 1);
@@ -257,9 +264,7 @@ static void serve(void)
 		CHECK(!qrnicdv_destroy_mkey(indirect) && !pair_free(&maker));
 }
 
-/*
- * The second host
- */
+/* Functions of the second host */
 
 static struct answer ask(struct command c, const void *bytes)
 {
@@ -284,7 +289,7 @@ static void destroy_target(uint32_t t)
 	ask((struct command){ .what = DESTROY, .target = t }, NULL);
 }
 
-/* Its memory is what this host has at offset */
+/* Checks that the other host has the same bytes at an offset. */
 static void same_there(uint64_t there, const void *here, uint32_t length)
 {
 	static uint8_t bytes[RETURNED];
@@ -349,7 +354,7 @@ static void initiator_again(struct end *e)
 	CHECK(!initiator_start(e->qp, RNR_ENDLESS));
 }
 
-/* Begins a signaled work request; what kind it is comes next */
+/* Begins a signaled work request; the caller adds its operation. */
 static void wr_begin(struct end *e, uint64_t wr_id)
 {
 	ibv_wr_start(e->ex);
@@ -384,7 +389,7 @@ static struct ibv_wc completed(struct end *e, enum ibv_wc_status status)
 	return wc;
 }
 
-/* The target's next completion, of a message whose bytes are then in data */
+/* Returns the next completion of a target and stores its message in data. */
 static struct ibv_wc receive_next(uint32_t t, uint32_t posted_again)
 {
 	struct ibv_wc wc = ask((struct command){ .what = RECEIVE, .target = t,
@@ -410,7 +415,10 @@ static void received_from(uint32_t t, struct end *from, size_t offset,
 	CHECK(!memcmp(data, buffer + offset, length));
 }
 
-/* The kernel asks the device only now and then. */
+/*
+ * Waits until a counter reaches a value, because the kernel reads counters from
+ * the device only from time to time.
+ */
 static void counter_wait(const char *name, unsigned long long least)
 {
 	uint64_t end = now_ms() + SECONDS * 1000;
@@ -442,7 +450,7 @@ static void messages(struct end *a)
 	CHECK(be32toh(wc.imm_data) == 0x4711 && !memcmp(data, buffer, 33));
 }
 
-/* As many data and segments as were asked for, in as many requests */
+/* Fills the queue with as many requests, segments and bytes as were granted. */
 static void whole_queue(struct end *a)
 {
 	struct ibv_sge sge[2];
@@ -488,7 +496,7 @@ static void remote_memory(struct end *a)
 	CHECK(wc.wc_flags & IBV_WC_WITH_IMM && be32toh(wc.imm_data) == 5);
 	same_there(7, buffer + 5000, 5000);
 
-	/* What the other host has put there comes back. */
+	/* The data that the other host has written is read */
 	ask((struct command){ .what = WRITE, .argument = RETURNED,
 			      .offset = 1 }, buffer + 11);
 	wr_begin(a, 0);
@@ -525,7 +533,7 @@ static void atomics(struct end *a)
 	same_there(8, &written, 8);
 }
 
-/* A key of the other host is used, taken away, and then refused. */
+/* Tests a key of the other host: it is used, invalidated, and then rejected. */
 static void invalidated(struct end *a)
 {
 	uint32_t key = ask((struct command){ .what = REGISTER }, NULL).indirect;
@@ -575,7 +583,10 @@ static void test_full(void)
 	operations(QRNICDV_DC_FULL_HANDSHAKE);
 }
 
-/* Each initiator to each target in turn, with 8 messages under way */
+/*
+ * Tests each initiator with all targets one after another, with 8 outstanding
+ * messages.
+ */
 static void test_many(void)
 {
 	struct end a[INITIATORS];
@@ -598,7 +609,7 @@ static void test_many(void)
 		}
 		for (i = 0; i < 8; i++)
 			completed(&a[(n + i) % INITIATORS], IBV_WC_SUCCESS);
-		/* Those of one initiator come in order. */
+		/* Messages of one initiator must arrive in order */
 		for (uint32_t seen = 0; seen != 0xff; ) {
 			uint32_t number, t = n / 8 % TARGETS;
 			struct ibv_wc wc = receive_next(t, 1);
@@ -620,7 +631,10 @@ static void test_many(void)
 		destroy_target(i);
 }
 
-/* The one responder is taken for as long as its message finds no buffer. */
+/*
+ * Tests a target whose only responder is in use because its message has no
+ * receive WQE.
+ */
 static void test_empty_pool(void)
 {
 	unsigned long long refused = counter("rx_cnak");
@@ -671,7 +685,7 @@ static void test_refused(void)
 	initiator_again(&a);
 	send_one(&a, 0, 50, 10, 1);
 	completed(&a, IBV_WC_SUCCESS);
-	/* The first message that has come is the one that was allowed. */
+	/* Only the accepted message may have arrived first */
 	received_from(0, &a, 50, 10);
 	initiator_free(&a);
 	initiator_free(&b);
@@ -685,8 +699,8 @@ static uint64_t dropped_there(void)
 }
 
 /*
- * The same when what earlier tests sent has come, and is told: a value of hw_counters may be
- * 10 ms old.
+ * Returns the number of dropped packets after all earlier packets have arrived.
+ * The value is read until it is stable, because hw_counters may be 10 ms old.
  */
 static uint64_t dropped_so_far(void)
 {
@@ -701,9 +715,9 @@ static uint64_t dropped_so_far(void)
 }
 
 /*
- * What follows a CONNECT that is refused is dropped, each time that it is sent, and nothing
- * follows it in a full handshake. That comes first: a drop of it would be seen with the
- * other one.
+ * Tests rejected CONNECTs. Packets behind a CONNECT are dropped with it, and in
+ * a full handshake none are sent. The full handshake comes first, because its
+ * drops would otherwise be mistaken for those of the half handshake.
  */
 static void test_handshakes(void)
 {
@@ -722,14 +736,14 @@ static void test_handshakes(void)
 	}
 	while (dropped_there() == before)
 		CHECK(now_ms() < end);
-	/* A slow target has the initiator send both again. */
+	/* A slow target makes the initiator retransmit both */
 	CHECK(dropped_so_far() <= before + 1 + counter("timeouts") - again);
 	destroy_target(0);
 }
 
 /*
- * The target goes in the middle of a row of messages: a quarter of them found a buffer. It
- * comes again, and the rest does.
+ * Tests a target that is destroyed in the middle of a row of messages, of which
+ * a quarter had receive WQEs. Then it is created again for the rest.
  */
 static void test_target_anew(void)
 {
@@ -763,7 +777,10 @@ static void test_target_anew(void)
 	destroy_target(0);
 }
 
-/* Who rests gives the one responder back: the next one finds it at the first try. */
+/*
+ * Tests that an idle initiator frees the only responder: the next initiator
+ * connects at its first try.
+ */
 static void test_idle(void)
 {
 	struct end a, b;
@@ -786,7 +803,10 @@ static void test_idle(void)
 	destroy_target(0);
 }
 
-/* A target has as many responders as it asked for; who rests for a second keeps one. */
+/*
+ * Tests that a target has the requested number of responders. An initiator with
+ * an idle time of one second keeps its responder.
+ */
 static void test_pool_size(void)
 {
 	uint64_t begin = now_ms();
@@ -812,7 +832,10 @@ static void test_pool_size(void)
 	destroy_target(0);
 }
 
-/* Each has its own time: one that rests for a second keeps what one of a ms gave back. */
+/*
+ * Tests that each initiator has its own idle time: one keeps its responder for
+ * a second, and another frees it after 1 ms.
+ */
 static void test_idle_each(void)
 {
 	unsigned long long before = counter("dynamic_disconnects");
@@ -853,14 +876,20 @@ static void addressed(void)
 		.grh = { .sgid_index = gid_index, .hop_limit = 1 },
 	};
 
-	/* Any answer says where the other host is. */
+	/*
+	 * Any answer contains the GID of the other host, so a command without
+	 * effect is enough
+	 */
 	attr.grh.dgid = ask((struct command){ .what = POST }, NULL).gid;
 	CHECK(memcmp(&attr.grh.dgid, &gid, sizeof(gid)));
 	ah = ibv_create_ah(pd, &attr);
 	CHECK(ah);
 }
 
-/* Behind a failure the hosts may be at cross-purposes. */
+/*
+ * Runs the tests of the second host. A failure ends the run, because the hosts
+ * may no longer agree on the state.
+ */
 static void judge(void)
 {
 	static const struct {

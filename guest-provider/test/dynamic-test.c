@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * dynamic-test.c: dynamic connections of this adapter with itself: all operations, many
- * initiators to many targets, and those that are refused. With the argument "loop" behind
- * the GID index it sends until somebody kills it.
+ * dynamic-test.c: tests dynamic connections of an adapter with itself: all
+ * operations, many initiators with many targets, and rejected connections. The
+ * arguments are the adapter and the index of the GID. With "loop" behind them
+ * the program sends until it is killed.
  */
 #include <sys/mman.h>
 
@@ -22,13 +23,13 @@ struct end {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *ex;
-	/* Target: its receive buffers begin here */
+	/* target: offset of its receive buffers */
 	size_t offset;
 };
 
 static struct ibv_ah *ah;
 static enum ibv_mtu target_mtu = IBV_MTU_1024;
-/* As an ACK timeout: 4 ms */
+/* Idle time of initiators, like an ACK timeout: 4 ms */
 static uint8_t initiator_idle = 10;
 
 static int modify(struct ibv_qp *qp, enum ibv_qp_state state, int mask,
@@ -169,7 +170,7 @@ static void address_make(void)
 	CHECK(ah);
 }
 
-/* Begins a signaled work request; what kind it is comes next */
+/* Begins a signaled work request; the caller adds its operation. */
 static void wr_begin(struct end *e, uint64_t wr_id)
 {
 	ibv_wr_start(e->ex);
@@ -319,7 +320,10 @@ static void take_ece(struct ibv_qp *qp, struct ibv_qp *from)
 	CHECK(!ibv_query_ece(from, &ece) && !ibv_set_ece(qp, &ece));
 }
 
-/* The half handshake needs both ends, once they take each other's options. */
+/*
+ * Tests that both ends must request the half handshake when they exchange
+ * options.
+ */
 static void agreed_handshake(bool initiator_full, bool target_full)
 {
 	bool half = !initiator_full && !target_full;
@@ -358,8 +362,9 @@ static void test_agreed_handshake(void)
 }
 
 /*
- * Each initiator sends to one target after the other, and writes to a place of its own
- * in the target's memory. Each message says of whom and which it is.
+ * Tests many initiators. Each sends to one target after another, and writes to
+ * its own part of the target's memory. Each message contains its sender and
+ * number.
  */
 static void many(int messages, uint32_t responders)
 {
@@ -443,7 +448,10 @@ static void test_empty_pool(void)
 	struct end a, b, t;
 
 	NEED(ah);
-	/* A connection of one second, and beside it two tries */
+	/*
+	 * One initiator keeps its connection for a second; the other one has
+	 * two tries
+	 */
 	initiator_idle = QRNIC_DYNAMIC_MAX_IDLE;
 	initiator_make(&a, 0, 7, IBV_MTU_1024);
 	initiator_idle = 10;
@@ -476,13 +484,13 @@ static void test_refused(void)
 	CHECK(!send_one(&b, &small, KEY, 0, 10, 1));
 	CHECK(completed(&b, IBV_WC_REM_INV_REQ_ERR).vendor_err ==
 	      QRNIC_SYN_DYNAMIC_PARAMETERS);
-	/* From the beginning they may try it again. */
+	/* After RESET the queue pair has all its tries again */
 	CHECK(!to_state(a.qp, IBV_QPS_RESET));
 	CHECK(!initiator_start(a.qp, 7, IBV_MTU_1024));
 	CHECK(!send_one(&a, &t, KEY, 0, 10, 1));
 	completed(&a, IBV_WC_SUCCESS);
 	received(&t, &a, 0, 10);
-	/* What one may not do */
+	/* This access is not allowed */
 	wr_begin(&a, 0);
 	ibv_wr_rdma_write(a.ex, mr->rkey + 0x100000, (uintptr_t)buffer);
 	CHECK(!wr_end(&a, &t, KEY, 0, 100));
@@ -517,8 +525,9 @@ static void test_dead_target(void)
 }
 
 /*
- * The target's pages come when they are wanted, for responders nobody knows: for all of
- * them at once, and more often than a target has responders.
+ * Tests a target with memory on demand. Page faults of responders have numbers
+ * that software does not know. There are faults of all responders at once, and
+ * more faults than responders.
  */
 static void test_on_demand(void)
 {
@@ -556,7 +565,9 @@ static void test_on_demand(void)
 	free(memory);
 }
 
-/* One write for each request that there is room for, of as much as it may have */
+/*
+ * Posts as many writes as the queue has space for, each with the largest size.
+ */
 static void all_granted(struct end *a, struct end *t, struct ibv_qp_cap *cap,
 			bool inlined)
 {
@@ -593,7 +604,10 @@ static void all_granted(struct end *a, struct end *t, struct ibv_qp_cap *cap,
 	}
 }
 
-/* What a queue pair says that it has room for, it has: the address takes some of it. */
+/*
+ * Tests that a queue pair has space for the granted sizes, although the address
+ * uses a part of it.
+ */
 static void test_granted(void)
 {
 	static const uint32_t asked[] = { 1, 2, 3, 4, 5, 6, 7, 8, 13, 30 };
@@ -624,7 +638,7 @@ static void test_granted(void)
 	end_free(&t);
 }
 
-/* What is not there, or must not be asked for */
+/* Tests attributes that are invalid or not supported. */
 static void test_objects(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
@@ -664,17 +678,19 @@ static void test_objects(void)
 	      errno == EOPNOTSUPP);
 	attr.qp_type = IBV_QPT_DRIVER;
 	CHECK(!ibv_create_qp_ex(context, &attr) && errno == EOPNOTSUPP);
-	/* A target needs an SRQ. */
+	/* A target needs an SRQ */
 	dv.dc = (struct qrnicdv_dc_attr){ QRNICDV_DCTYPE_DCT, .responders = 1 };
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD;
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EINVAL);
-	/* It has no queue of either kind. */
+	/* A target has no queue, so it cannot have these attributes */
 	dv.comp_mask |= QRNICDV_QP_INIT_ATTR_PRIORITY;
 	dv.priority = 1;
 	CHECK(!qrnicdv_create_qp(context, &attr, &dv, sizeof(dv)) &&
 	      errno == EOPNOTSUPP);
-	/* No address, and no room for one; a number that is none */
+	/*
+	 * Requests without an address, and with an invalid number of a target
+	 */
 	CHECK(ibv_post_send(a.qp, &wr, &bad) == EOPNOTSUPP && bad == &wr);
 	ibv_wr_start(a.ex);
 	ibv_wr_send(a.ex);
@@ -685,12 +701,15 @@ static void test_objects(void)
 	qrnicdv_wr_set_dc_addr(a.ex, ah, 1u << 24, KEY);
 	ibv_wr_set_sge(a.ex, mr->lkey, (uintptr_t)buffer, 10);
 	CHECK(ibv_wr_complete(a.ex) == EINVAL);
-	/* A transition that its type does not have */
+	/* The type does not have this transition */
 	CHECK(modify(a.qp, IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS, 0, 0));
 	end_free(&a);
 }
 
-/* Attributes of programs for mlx5: only the key, and an address that is ignored */
+/*
+ * Tests the attributes of programs for mlx5: only the key, and an address that
+ * is ignored.
+ */
 static void test_as_mlx5(void)
 {
 	struct qrnicdv_qp_init_attr dv = {

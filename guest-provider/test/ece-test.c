@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * ece-test.c: the options of connections, as enhanced connection establishment carries
- * them: what is offered, what is taken of an offer, who has none.
+ * ece-test.c: tests the options of connections, which both ends agree on by
+ * enhanced connection establishment (ECE): offers, answers, and queue pairs
+ * without options. The test needs one adapter and prints TAP.
  */
 #include "test.h"
 
 static struct ibv_qp_cap cap = { 64, 64, 1, 1, 0 };
 
-/* The options of the adapter */
+/* Returns the options of the adapter. */
 static uint32_t known(void)
 {
 	return (capabilities & QRNIC_CAP_SELECTIVE_REPEAT ?
@@ -16,13 +17,16 @@ static uint32_t known(void)
 			QRNIC_QPO_ADAPTIVE_ROUTING : 0);
 }
 
-/* To which the program must have agreed; the others are taken from whoever offers them */
+/*
+ * Returns the options that this end must request itself. Others are accepted
+ * from every peer.
+ */
 static uint32_t agreed_only(void)
 {
 	return known() & QRNIC_QPO_ADAPTIVE_ROUTING;
 }
 
-/* A queue pair with these options from the beginning, in place of the pair's */
+/* Replaces the queue pair of the pair by one with these options. */
 static struct ibv_qp *make_with(struct pair *p, uint32_t options)
 {
 	struct qrnicdv_qp_init_attr dv = {
@@ -65,7 +69,10 @@ static void set(struct ibv_qp *qp, uint32_t vendor, uint32_t options)
 	CHECK(!ibv_set_ece(qp, &ece));
 }
 
-/* Of an offer what this end agrees to is taken; of another vendor's, nothing. */
+/*
+ * Tests that a queue pair accepts the options of an offer that this end allows,
+ * and none of another vendor.
+ */
 static void test_offer(void)
 {
 	struct ibv_ece odd = {
@@ -95,7 +102,7 @@ static void test_offer(void)
 	CHECK(!pair_free(&p));
 }
 
-/* What was agreed on ends with the connection. */
+/* Tests that options end with the connection. */
 static void test_reset(void)
 {
 	struct ibv_ece late = { .vendor_id = QRNIC_ECE_VENDOR_ID };
@@ -108,9 +115,7 @@ static void test_reset(void)
 	CHECK(!to_init(p.qp[1]));
 	set(p.qp[1], QRNIC_ECE_VENDOR_ID, known());
 	CHECK(!to_init(p.qp[0]) && !to_rtr(p.qp[0], p.qp[1]->qp_num));
-	/*
-	 * The options of the connection are fixed now, so these are rejected.
-	 */
+	/* The options are fixed from RTR on, so these calls fail */
 	CHECK(ibv_set_ece(p.qp[0], &late) == EINVAL);
 	CHECK(!to_rtr(p.qp[1], p.qp[0]->qp_num));
 	CHECK(!to_rts(p.qp[0]) && !to_rts(p.qp[1]));
@@ -126,7 +131,7 @@ static void test_reset(void)
 	CHECK(!pair_free(&p));
 }
 
-/* Attributes of creation: both programs say it, and no options are exchanged. */
+/* Tests options at creation: both programs set them, and exchange none. */
 static void test_attributes(void)
 {
 	struct ibv_sge sge = sge_of(0, 8192);
@@ -149,7 +154,9 @@ static void test_attributes(void)
 	CHECK(!pair_free(&p));
 }
 
-/* Who has no options: other types, and adapters without them */
+/*
+ * Tests queue pairs without options: other types, and adapters without options.
+ */
 static void test_none(void)
 {
 	struct ibv_ece ece = { .vendor_id = QRNIC_ECE_VENDOR_ID };
@@ -164,7 +171,9 @@ static void test_none(void)
 	CHECK(!pair_free(&p));
 }
 
-/* What connections whose ends have these options do is what the standard says. */
+/*
+ * Tests that connections with these options at their ends follow the standard.
+ */
 static void connection(uint32_t first, uint32_t second)
 {
 	const uint32_t options[] = { first, second };

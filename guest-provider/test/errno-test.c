@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * errno-test.c: every verb with what it must refuse, and the errno it gives for it
- * (table in qrnic(7)). Each group begins with what is right, so that the rest fails
- * for the one thing that is wrong.
+ * errno-test.c: tests the errno values of all verbs with invalid arguments
+ * (table in qrnic(7)). Each group first makes a valid call, and then changes
+ * one argument at a time. So each call fails only because of this argument.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #include "test.h"
 
-/* A base that a case changes in one place */
+/* Designated initializers of a base are overridden by each case */
 #pragma GCC diagnostic ignored "-Woverride-init"
 
 #define GIVES(wanted, call) gives(wanted, call, #call, __LINE__)
@@ -27,7 +27,10 @@
 static struct ibv_device_attr_ex limits;
 static struct ibv_cq *cq;
 static int wrong, cases;
-/* Error of the largest GID index of the ABI: beyond the table, or an empty entry */
+/*
+ * Error of the largest GID index of the ABI: beyond the table, or an empty
+ * entry
+ */
 static int last_gid;
 
 static void gives(int wanted, int got, const char *call, int line)
@@ -48,10 +51,10 @@ static void end(void)
 	CHECK(!n);
 }
 
-/* call with an object whose handle the kernel does not know in this context */
+/* Executes call with an object whose handle this context does not have. */
 #define FOREIGN(object, call) WITH_HANDLE(object, 0x7ffffff0, call)
 
-/* call with another handle in the place of the object's */
+/* Executes call with another handle in the object. */
 #define WITH_HANDLE(object, other, call)                                       \
 	({                                                                     \
 		uint32_t handle_ = (object)->handle;                           \
@@ -139,7 +142,7 @@ static void test_regions(void)
 	region = ibv_reg_mr(plain, buffer, 8192, write);
 	CHECK(region);
 	GIVES(EBUSY, ibv_dealloc_pd(plain));
-	/* A region of no bytes remains empty. */
+	/* A region of 0 bytes remains empty */
 	empty = ibv_reg_mr(pd, buffer, 0, write);
 	CHECK(empty && !empty->length && empty->lkey != region->lkey);
 	GIVES(IBV_REREG_MR_ERR_CMD,
@@ -165,7 +168,7 @@ static void test_regions(void)
 		GIVES(EOPNOTSUPP, MADE(qrnicdv_create_mkey(&key, sizeof(key))));
 	else
 		GIVES(ENOENT, FOREIGN(pd, MADE(qrnicdv_create_mkey(&key, sizeof(key)))));
-	/* All of the address space is to begin with 0 */
+	/* An implicit region must begin at address 0 */
 	GIVES(EINVAL, MADE(ibv_reg_mr(pd, buffer, SIZE_MAX,
 				      IBV_ACCESS_ON_DEMAND)));
 	GIVES(EOPNOTSUPP, MADE(ibv_reg_mr(pd, buffer, 64, write |
@@ -206,13 +209,16 @@ static void test_regions(void)
 		GIVES(EINVAL, errno);
 		CHECK(!ibv_dereg_mr(null));
 	}
-	/* All failed, so the region is as it was */
+	/* All calls failed, so the region is unchanged */
 	CHECK(!ibv_dereg_mr(region) && !ibv_dealloc_pd(plain));
 	munmap(constant, 4096);
 	end();
 }
 
-/* Advice is for memory that the adapter pages in on demand; here all is pinned. */
+/*
+ * Tests advice for pinned memory, which is an error because advice is for
+ * memory on demand.
+ */
 static void test_advice(void)
 {
 	static const enum ibv_advise_mr_advice advice[] = {
@@ -344,7 +350,7 @@ static int srq_made(struct ibv_srq_init_attr_ex attr)
 			.comp_mask = IBV_SRQ_INIT_ATTR_PD, __VA_ARGS__ })
 #define TYPED (IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE)
 
-/* One with a list of so many tags, and room for so many operations */
+/* Creates an SRQ with these limits of tags and operations */
 #define TAGS(tags, ops, ...) SRQ(.srq_type = IBV_SRQT_TM, .cq = cq,            \
 				 .comp_mask = TYPED | IBV_SRQ_INIT_ATTR_CQ |   \
 					      IBV_SRQ_INIT_ATTR_TM,            \
@@ -529,7 +535,7 @@ static void test_qps(void)
 	end();
 }
 
-/* Changes of a connected type's state, each with one thing wrong */
+/* State transitions of a connected type; each case changes one attribute */
 static int modify(struct ibv_qp *qp, int mask, struct ibv_qp_attr attr)
 {
 	return ibv_modify_qp(qp, &attr, mask);
@@ -555,13 +561,13 @@ static int modify(struct ibv_qp *qp, int mask, struct ibv_qp_attr attr)
 			.retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,    \
 			__VA_ARGS__ })
 
-/* What an adapter gives that has rate limits */
+/* Result on adapters with and without rate limits */
 #define LIMITED(wanted)                                                        \
 	(capabilities & QRNIC_CAP_RATE_LIMIT ? (wanted) : EOPNOTSUPP)
 #define RATE(...) ibv_modify_qp_rate_limit(qp,                                 \
 			&(struct ibv_qp_rate_limit_attr){ __VA_ARGS__ })
 
-/* Of a queue pair in RTS */
+/* Tests rate limits of a queue pair in RTS. */
 static void rate_limits(struct ibv_qp *qp)
 {
 	const uint32_t over = limits.packet_pacing_caps.qp_rate_limit_max + 1;
@@ -619,7 +625,7 @@ static void test_states(void)
 						   .grh.sgid_index = 255 }));
 	GIVES(ENODATA, RTR(RTR_MASK, .ah_attr = { ADDRESS,
 						  .grh.sgid_index = 127 }));
-	/* The core has alternative paths for InfiniBand only */
+	/* The kernel supports alternate paths for InfiniBand only */
 	GIVES(EINVAL, RTR(RTR_MASK | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE,
 			  .alt_ah_attr = { ADDRESS }, .alt_port_num = 1));
 	GIVES(0, RTR(RTR_MASK));
@@ -687,7 +693,10 @@ static void test_posting(void)
 	}
 	sge[0].length = 4096;
 	GIVES(EINVAL, POST(qp, .send_flags = IBV_SEND_INLINE));
-	/* Nobody answers any more, so nothing is completed while the queue fills */
+	/*
+	 * The peer no longer answers, so no work request completes while the
+	 * queue fills
+	 */
 	CHECK(!to_state(p.qp[1], IBV_QPS_RESET));
 	for (i = 0; i < cap.max_send_wr; i++)
 		CHECK(!POST(qp));
@@ -844,7 +853,7 @@ static void test_rules(void)
 	end();
 }
 
-/* What the driver adds to uverbs, asked for past the library */
+/* Calls a method that the driver adds to uverbs, without the library. */
 static int ioctl_on(int fd, int object, int method, int driver, int count,
 		    const struct ib_uverbs_attr *attrs)
 {
@@ -938,7 +947,10 @@ static void test_methods(void)
 		  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 8, none)));
 	GIVES(EINVAL, ASK(UVERBS_OBJECT_DEVICE, QRNIC_METHOD_QUERY_CLOCK,
 			  OUT(QRNIC_ATTR_QUERY_CLOCK_VALUE, 4, out)));
-	/* Since 7.1 the kernel reports if the driver checks whole requests. */
+	/*
+	 * Since Linux 7.1 the kernel reports if the driver checks whole
+	 * requests, so the result depends on the version
+	 */
 	CHECK(!uname(&kernel));
 	CHECK(sscanf(kernel.release, "%u.%u", &major, &minor) == 2);
 	fd = open(path, O_RDWR | O_CLOEXEC);
@@ -949,14 +961,17 @@ static void test_methods(void)
 			OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, out + 1) }));
 	GIVES(major > 7 || (major == 7 && minor >= 1), !!(out[1] & 1 << 1));
 	close(fd);
-	/* The part of the driver is optional. */
+	/* The part of the driver is optional */
 	GIVES(0, ASK(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
 		     OUT(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, out)));
 	GIVES(ENOENT, ASK(QRNIC_OBJECT_DB_PAGE, QRNIC_METHOD_DB_PAGE_FREE,
 			  HANDLE(QRNIC_ATTR_DB_PAGE_FREE_HANDLE, 0x7ffffff0)));
 	GIVES(EINVAL, ASK(QRNIC_OBJECT_DB_PAGE, QRNIC_METHOD_DB_PAGE_FREE,
 			  HANDLE(QRNIC_ATTR_DB_PAGE_FREE_HANDLE, pd->handle)));
-	/* More often than there are pages, should one be left over each time */
+	/*
+	 * The number of tries exceeds the number of pages, so a page that is
+	 * lost each time would be noticed
+	 */
 	for (i = 0; i < 5000; i++)
 		if (DB_PAGE(none, out) != EFAULT)
 			break;
@@ -965,7 +980,7 @@ static void test_methods(void)
 	end();
 }
 
-/* Verbs that no adapter without such queues, counters or units has */
+/* Verbs that need receive work queues, counters or doorbell pages */
 #define WQ(...)                                                                \
 	MADE(ibv_create_wq(context, &(struct ibv_wq_init_attr){                \
 		.wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd,    \
@@ -1037,7 +1052,7 @@ static bool has_counters(void)
 	       (capabilities & QRNIC_CAP_COUNTER_SETS);
 }
 
-/* What needs a rule is in packet-test.c */
+/* Tests counters without rules; packet-test.c tests counters of rules. */
 static void test_counters(void)
 {
 	struct ibv_counters_init_attr init = { .comp_mask = 1 };

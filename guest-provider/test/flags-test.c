@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * flags-test.c: test of the flags with which libqrnic makes completion queues and
- * queue pairs, within one adapter. Prints TAP.
+ * flags-test.c: tests the creation flags of completion queues, queue pairs and
+ * work queues, with one adapter. Prints TAP.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -41,7 +41,10 @@ static void cqs_make(struct pair *p, enum ibv_qp_type type)
 	CHECK(p->channel && p->send_cq && p->recv_cq);
 }
 
-/* Three times what the CQ holds, while nobody polls; the data all arrives. */
+/*
+ * Writes three times as many CQEs as the CQ holds, while no thread polls. All
+ * data must arrive.
+ */
 static void test_ignore_overrun(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -117,7 +120,7 @@ static void test_source_qpn(void)
 	CHECK(!ibv_destroy_ah(wr.wr.ud.ah) && !pair_free(&p));
 }
 
-/* The CRC-32 of IEEE Std 802.3, bit by bit */
+/* Computes the CRC-32 of IEEE Std 802.3, bit by bit. */
 static uint32_t frame_check_sequence(const uint8_t *p, size_t length)
 {
 	uint32_t crc = UINT32_MAX;
@@ -155,7 +158,10 @@ static struct ibv_flow *group_rule(struct ibv_qp *qp)
 	return ibv_create_flow(qp, &rule.attr);
 }
 
-/* One tagged frame to a queue pair with the flags; its length as received */
+/*
+ * Sends a tagged frame to a queue pair with the flags, and checks the received
+ * length.
+ */
 static void frame_through(uint32_t flags, uint32_t length)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -249,7 +255,9 @@ static void test_scatter_fcs(void)
 #define QUEUES 4
 #define FRAMES 64
 
-/* A UDP frame to the group that differs from others by its source address */
+/*
+ * Fills in a UDP frame to the group, with the given host in its source address.
+ */
 static void udp_fill(uint8_t host)
 {
 	static const uint8_t ip[28] = {
@@ -284,7 +292,10 @@ static struct ibv_qp *spread_over(struct ibv_rwq_ind_table *table)
 	});
 }
 
-/* Others are still listed beside a queue pair that has no number */
+/*
+ * Returns the number of listed queue pairs. An RSS queue pair has no number,
+ * and must not hide others.
+ */
 static int listed_qps(void)
 {
 	FILE *list = popen("rdma resource show qp", "r");
@@ -297,7 +308,10 @@ static int listed_qps(void)
 	return pclose(list) ? -1 : n;
 }
 
-/* Frames by the hash of their sources, each source always to the same queue */
+/*
+ * Tests that frames are distributed by the hash of their addresses, and that
+ * each source always uses the same queue.
+ */
 static void test_spreading(void)
 {
 	struct ibv_wq_attr step = {
@@ -368,7 +382,7 @@ static void test_spreading(void)
 	}
 	for (i = 0; i < QUEUES; i++)
 		CHECK(taken[i] && taken[i] < FRAMES);
-	/* What is still posted is flushed */
+	/* WQEs that are still posted must be flushed */
 	step.wq_state = IBV_WQS_ERR;
 	CHECK(!ibv_modify_wq(wq[0], &step));
 	CHECK(poll_one(p.recv_cq, &wc) == 1);
@@ -380,7 +394,10 @@ static void test_spreading(void)
 	CHECK(!ibv_poll_cq(p.recv_cq, 1, &wc) && !pair_free(&p));
 }
 
-/* The CQ of two receive work queues overruns: one is flushed, the other has the event. */
+/*
+ * Tests an overrun of the CQ of two receive work queues: one is flushed, and
+ * the other one gets the event.
+ */
 static void test_fatal(void)
 {
 	struct ibv_wq_attr step = {

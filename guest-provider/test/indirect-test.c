@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * indirect-test.c: keys that are made of pieces of other keys, by queue pairs of all
- * types that can make them, used at both ends; every byte is compared. An argument
- * "hold" after the index of the GID: makes keys and traffic until it is killed.
+ * indirect-test.c: tests indirect keys with queue pairs of all types that can
+ * register them, at both ends. Every byte is compared. The arguments are the
+ * adapter and the index of the GID. With "hold" behind them the program
+ * registers keys and sends until it is killed.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ static struct qrnicdv_mkey *key_make(uint32_t max_pieces)
 	return qrnicdv_create_mkey(&attr, sizeof(attr));
 }
 
-/* Queue pairs of this type, and keys; with inline data or without */
+/* Creates queue pairs of a type, with or without inline data, and keys. */
 static void begin(enum ibv_qp_type type, uint32_t max_inline)
 {
 	struct ibv_qp_cap cap = { DEPTH, DEPTH, 4, 4, max_inline };
@@ -83,7 +84,7 @@ static void wr(int end, unsigned int send_flags)
 	qpx[end]->wr_flags = send_flags;
 }
 
-/* Posts the registration, and more work requests of the same start behind it */
+/* Posts a registration in the current batch. */
 static void post_register(int end, struct qrnicdv_mkey *key, uint64_t start,
 			  uint32_t repeat, const struct qrnicdv_piece *pieces,
 			  uint32_t count)
@@ -123,7 +124,10 @@ static void registered(int end, struct qrnicdv_mkey *key, uint64_t start,
 	completes(QRNICDV_WC_REG_MKEY);
 }
 
-/* A send from one end's key into the other's, which receives in_order */
+/*
+ * Sends from the key of one end to the key of its peer, which receives in
+ * order.
+ */
 static void send_between(uint32_t from, uint64_t from_addr, uint32_t into,
 			 uint64_t into_addr, uint32_t length)
 {
@@ -141,7 +145,7 @@ static void send_between(uint32_t from, uint64_t from_addr, uint32_t into,
 	CHECK(!wc.status && wc.byte_len == length);
 }
 
-/* A column is sent and becomes a column of another matrix. */
+/* Tests that a column is sent and received as a column of another matrix. */
 static void columns(void)
 {
 	struct qrnicdv_piece from = piece(3 * ELEMENT, ELEMENT, ROW);
@@ -171,7 +175,7 @@ static void test_columns(void)
 	end();
 }
 
-/* All rows of one matrix are written as the columns of another, in one write. */
+/* Tests that one write stores all rows of a matrix as columns of another. */
 static void test_transposition(void)
 {
 	struct qrnicdv_piece column[MATRIX];
@@ -207,7 +211,10 @@ static void test_transposition(void)
 	end();
 }
 
-/* Records of three fields from three arrays, read from afar; one goes backwards. */
+/*
+ * Tests a read of records whose three fields come from three arrays, one of
+ * them backwards.
+ */
 static void test_interleaved(void)
 {
 	const struct qrnicdv_piece fields[] = {
@@ -235,7 +242,10 @@ static void test_interleaved(void)
 	end();
 }
 
-/* A list that fits no WQE: the library keeps it until the device has read it. */
+/*
+ * Tests a list that does not fit into a WQE, so the library keeps it until the
+ * device has read it.
+ */
 static void test_long_list(void)
 {
 	static struct qrnicdv_piece list[LIST];
@@ -262,7 +272,8 @@ static void test_long_list(void)
 }
 
 /*
- * The list of a key is written to the second half; no other list overwrites it
+ * Checks that the device has used this list, so no other list has overwritten
+ * it.
  */
 static void list_written(struct qrnicdv_piece *list, uint32_t length)
 {
@@ -280,8 +291,8 @@ static void list_written(struct qrnicdv_piece *list, uint32_t length)
 }
 
 /*
- * A key has one buffer for long lists. While the device may read it, a second
- * long list is rejected, in the same batch and in a later one. A short list is
+ * Tests the buffer for long lists. While the device may read it, a second long
+ * list is rejected, in the same batch and in a later one. A short list is
  * accepted.
  */
 static void test_long_lists(void)
@@ -301,7 +312,7 @@ static void test_long_lists(void)
 	post_register(0, mkey[0], 0, 1, second, LIST);
 	CHECK(ibv_wr_complete(qpx[0]) == EBUSY);
 
-	/* The failed batch is dropped, and releases the buffer. */
+	/* The failed batch is dropped and releases the buffer */
 	ibv_wr_start(qpx[0]);
 	wr(0, IBV_SEND_SIGNALED);
 	post_register(0, mkey[0], 0, 1, first, LIST);
@@ -321,8 +332,8 @@ static void test_long_lists(void)
 	list_written(second, 8);
 
 	/*
-	 * After a reset of the queue pair no earlier registration uses the
-	 * buffer.
+	 * After a reset of the queue pair, no earlier registration uses the
+	 * buffer
 	 */
 	ibv_wr_start(qpx[0]);
 	wr(0, IBV_SEND_SIGNALED);
@@ -338,10 +349,7 @@ static void test_long_lists(void)
 	end();
 }
 
-/*
- * Without the flag each registration leaves the key as it is; with the flag
- * each gives a new one.
- */
+/* Tests the variant of a key: only registrations with the flag change it. */
 static void test_variants(void)
 {
 	struct qrnicdv_piece p = piece(0, 64, 0);
@@ -363,7 +371,10 @@ static void test_variants(void)
 	end();
 }
 
-/* Made, used, unmade and made again in one go, many times */
+/*
+ * Tests batches that register, use, invalidate and register keys again, many
+ * times.
+ */
 static void test_pipelined(void)
 {
 	uint32_t i;
@@ -392,7 +403,7 @@ static void test_pipelined(void)
 	end();
 }
 
-/* The other end takes its right away, and is then refused. */
+/* Tests that the peer can invalidate the key, and is then rejected. */
 static void test_remote_invalidate(void)
 {
 	struct qrnicdv_piece p = piece(0, 100, 0);
@@ -421,7 +432,7 @@ static void test_remote_invalidate(void)
 	end();
 }
 
-/* The send completes in error, and the CQE says why. */
+/* Checks that the send completes with an error and this syndrome. */
 static void send_fails(uint32_t lkey, uint32_t syndrome)
 {
 	struct ibv_wc wc;
@@ -435,7 +446,7 @@ static void send_fails(uint32_t lkey, uint32_t syndrome)
 	CHECK(wc.status == IBV_WC_LOC_PROT_ERR && wc.vendor_err == syndrome);
 }
 
-/* What a piece is of is deregistered; a key contains itself. */
+/* Tests pieces of a deregistered region, and a key that contains itself. */
 static void test_bad_pieces(void)
 {
 	struct qrnicdv_piece p = piece(0, 64, 0);
@@ -458,7 +469,7 @@ static void test_bad_pieces(void)
 	end();
 }
 
-/* Errors that the library or the kernel finds */
+/* Tests errors that the library or the kernel detects. */
 static void test_bad_calls(void)
 {
 	struct qrnicdv_mkey_init_attr attr = { .pd = pd, .max_pieces = 1 };
@@ -503,13 +514,13 @@ static void test_bad_calls(void)
 		      (i < 4 || i > 6 ? EINVAL : EOPNOTSUPP));
 		CHECK(mkey[2]->rkey == key && mkey[2]->lkey == key);
 	}
-	/* A PD with a key is in use. */
+	/* A protection domain with a key is in use */
 	registered(0, mkey[1], 0, 1, &p, 1);
 	CHECK(ibv_dealloc_pd(pd) == EBUSY);
 	end();
 }
 
-/* A batch that is dropped has changed nothing, and the same one is good later. */
+/* Tests that a dropped batch changes nothing, and succeeds later. */
 static void test_dropped(void)
 {
 	struct qrnicdv_piece p = piece(0, 64, 0);
@@ -530,7 +541,10 @@ static void test_dropped(void)
 	ibv_wr_abort(qpx[0]);
 	CHECK(mkey[1]->rkey == before && mkey[1]->lkey == before);
 
-	/* As many as the queue was asked to take, and then more than it has room for */
+	/*
+	 * The queue takes as many WQEs as were requested, but not more than it
+	 * has space for
+	 */
 	ibv_wr_start(qpx[0]);
 	for (i = 0; i < DEPTH; i++) {
 		wr(0, i == DEPTH - 1 ? IBV_SEND_SIGNALED : 0);
@@ -561,7 +575,7 @@ static void test_dropped(void)
 	end();
 }
 
-/* An unreliable connection makes and uses keys as well. */
+/* Tests an unreliable connection, which also registers and uses keys. */
 static void test_uc(void)
 {
 	int i;
@@ -575,7 +589,10 @@ static void test_uc(void)
 	end();
 }
 
-/* The memory of pieces, and the list itself, comes when the device asks for it. */
+/*
+ * Tests pieces and lists in memory on demand, whose pages are paged in when the
+ * device accesses them.
+ */
 static void test_on_demand(void)
 {
 	const size_t length = 64 * 4096;
@@ -610,7 +627,7 @@ static void test_on_demand(void)
 	end();
 }
 
-/* Until it is killed: keys that are valid, and messages under way */
+/* Keeps valid keys and outstanding messages until the program is killed. */
 static void hold(void)
 {
 	struct qrnicdv_piece p = piece(0, 1024, 2048);

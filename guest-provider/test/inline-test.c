@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * inline-test.c: receiving into the completion: that the data is where it belongs
- * once the completion has been polled, and by which way it came there.
+ * inline-test.c: tests receiving into the CQE: the data is in the buffers after
+ * the completion was polled. A counter shows if the data was in the CQE. The
+ * test needs one adapter and prints TAP.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -15,19 +16,19 @@
 #define DEPTH 16
 #define ALL 0xffffffffu
 
-/* Where a program has a region, and its successor other memory */
+/* Address of a region, at which the next program has other memory */
 #define PLACE ((uint8_t *)0x200000000000)
 #define PAGE 4096
 
 static char counter_path[200];
 
-/* What the program before exec has left: files, and handles in the context */
+/* Files and handles that the program before exec has left */
 static struct {
 	int context, memory;
 	uint32_t pd, region;
 } left;
 
-/* What a test is for, as make() sets it */
+/* Objects of the current test, which make() creates */
 static struct ibv_cq *send_cq;
 static struct ibv_cq_ex *cq;
 static struct ibv_qp *qp[2];
@@ -38,7 +39,10 @@ static bool has(uint64_t needed)
 	return (capabilities & needed) == needed;
 }
 
-/* The kernel answers with what it has read in the last 10 ms. */
+/*
+ * Returns the counter, after a wait, because the kernel may return a value that
+ * is 10 ms old.
+ */
 static uint64_t inline_cqes(void)
 {
 	FILE *file = fopen(counter_path, "r");
@@ -123,7 +127,7 @@ static int send_bytes(uint32_t length, bool imm)
 	return ibv_post_send(qp[0], &wr, &bad);
 }
 
-/* Polls for a receive by the one interface or the other */
+/* Polls for a receive with ibv_poll_cq() or the extended interface. */
 static int take(bool extended, struct ibv_wc *wc)
 {
 	struct ibv_poll_cq_attr attr = {};
@@ -151,8 +155,9 @@ static int take(bool extended, struct ibv_wc *wc)
 }
 
 /*
- * Into three segments, the middle one of none; around the rings, as there are more
- * lengths than slots. The byte behind each stays.
+ * Tests all lengths with three segments, of which the middle one is empty.
+ * There are more lengths than slots, so the rings wrap around. The byte behind
+ * each message must not change.
  */
 static void all_lengths(bool extended)
 {
@@ -221,7 +226,10 @@ static void test_uc(void)
 		each_interface(IBV_QPT_UC, true);
 }
 
-/* One message of 8 bytes for the address; where it is for the CPU; how it came */
+/*
+ * Sends a message of 8 bytes to an address, and checks the data and if it was
+ * written directly.
+ */
 static void one(uint64_t address, uint32_t key, const uint8_t *data, bool direct)
 {
 	struct ibv_sge sge = { address, 8, key };
@@ -236,7 +244,10 @@ static void one(uint64_t address, uint32_t key, const uint8_t *data, bool direct
 	CHECK(!memcmp(data, buffer, 8));
 }
 
-/* Regions whose addresses are not those of the CPU go the other way. */
+/*
+ * Tests that regions with other addresses than those of the CPU receive
+ * directly to memory.
+ */
 static void test_regions(void)
 {
 	const int access = IBV_ACCESS_LOCAL_WRITE;
@@ -255,13 +266,16 @@ static void test_regions(void)
 	CHECK(other);
 	one((uintptr_t)memory + 8, other->lkey, memory + 8, false);
 	CHECK(!ibv_dereg_mr(other));
-	/* Addresses of other memory, which must stay as it is */
+	/* At this address is other memory, which must not change */
 	other = ibv_reg_mr_iova(pd, memory, page, (uintptr_t)buffer, access);
 	CHECK(other);
 	memset(buffer + 64, 0xee, 8);
 	one((uintptr_t)buffer + 64, other->lkey, memory + 64, true);
 	CHECK(buffer[64] == 0xee && buffer[71] == 0xee);
-	/* Registered again where it is, and then where it is not */
+	/*
+	 * The region is first registered again at its address, and then at
+	 * another one
+	 */
 	CHECK(!ibv_rereg_mr(other, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
 			    memory, page, 0));
 	one((uintptr_t)memory + 16, other->lkey, memory + 16, false);
@@ -279,8 +293,8 @@ static void test_regions(void)
 }
 
 /*
- * A process that registers memory and begins another program, which still has the
- * context: at the addresses of the region is other memory now.
+ * Registers memory and executes another program that inherits the context. At
+ * the addresses of the region, this program has other memory.
  */
 static void begin_again(void)
 {
@@ -321,7 +335,10 @@ static void test_exec(void)
 	CHECK(!status);
 }
 
-/* In the program that was begun: the data goes to the region, not to the place. */
+/*
+ * Tests the program after exec: the data goes to the region, and the other
+ * memory does not change.
+ */
 static void test_left(void)
 {
 	struct ibv_mr *own = mr, *region;
@@ -358,7 +375,7 @@ static void test_left(void)
 	mr = own;
 }
 
-/* What waits in the CQ of a queue pair that goes is for nobody. */
+/* Tests that unpolled completions of a destroyed queue pair are dropped. */
 static void test_taken_back(void)
 {
 	struct ibv_sge sge = sge_of(HALF, 8);
@@ -408,7 +425,7 @@ static void refused(enum ibv_qp_type type, uint32_t bytes, int err)
 	CHECK(!wrong && errno == err);
 }
 
-/* What programs are told that read completions themselves */
+/* Returns the length that a program learns that reads CQEs itself. */
 static uint32_t shown(struct ibv_qp *of)
 {
 	const size_t older = offsetof(struct qrnicdv_qp, max_inl_recv);
@@ -460,7 +477,10 @@ int main(int argc, char **argv)
 		left.memory = atoi(argv[4]);
 		left.pd = strtoul(argv[5], NULL, 10);
 		left.region = strtoul(argv[6], NULL, 10);
-		/* Part of another's test, so without a result of its own */
+		/*
+		 * This process is part of a test of its parent, so it has no
+		 * result of its own
+		 */
 		if (setjmp(test_end))
 			return 1;
 		test_left();

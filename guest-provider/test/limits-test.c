@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * limits-test.c: objects of any size within the advertised limits can be
- * created, alone and together. The granted sizes are within these limits, too.
- * First a grid of sizes for each type of queue pair, then random sizes of all
- * objects. The third argument is the seed of these. Prints TAP.
+ * limits-test.c: tests that objects of all sizes within the advertised limits
+ * can be created, alone and together. The granted sizes must be within these
+ * limits, too. First it tries a grid of sizes for each type of queue pair, then
+ * random sizes of all objects. The third argument is the seed. Prints TAP.
  */
 #include "test.h"
 
@@ -29,14 +29,17 @@ static const struct {
 
 #define NUM_TYPES (sizeof(types) / sizeof(*types))
 
-/* Knuth's linear congruential generator: a failure can be repeated by its seed */
+/*
+ * Returns a random number up to most. The generator is Knuth's, so that a
+ * failure can be repeated with its seed.
+ */
 static uint32_t draw(uint32_t most)
 {
 	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 	return most ? (seed >> 33) % ((uint64_t)most + 1) : 0;
 }
 
-/* From 1 to most; small values are as likely as large ones */
+/* Returns a size from 1 to most; small sizes are as likely as large ones. */
 static uint32_t draw_size(uint32_t most)
 {
 	uint32_t bits = 0;
@@ -100,8 +103,8 @@ static void cap_check(const struct ibv_qp_cap *asked, const struct ibv_qp_cap *c
 }
 
 /*
- * Granted sizes can be requested again, as programs do to create an equal
- * queue pair
+ * Creates a queue pair with these sizes. The granted sizes are requested again,
+ * as programs do to create an equal queue pair.
  */
 static void qp_try(enum ibv_qp_type type, struct ibv_qp_cap asked)
 {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * on-demand-test.c: memory regions on demand, while a process frees and moves its
- * memory, forks, or has its memory swapped out. Every byte is compared. An argument
- * "stress" after the index of the GID: only that, with memory for a cgroup that is
- * smaller; "lists": only what the cgroup "lists" is charged for; "unfinished": only an
- * upper page list below which the kernel fails to make another.
+ * on-demand-test.c: tests memory regions on demand while a process frees and
+ * moves memory, forks, or has memory swapped out. Every byte is compared.
+ *
+ * The arguments are the adapter, the index of the GID, and the name of a single
+ * test. With "stress" it is the stress test, in a cgroup with less memory. With
+ * "lists" it is the memory that is charged to the cgroup "lists". With
+ * "unfinished" it is an upper page list for which the kernel cannot allocate a
+ * lower one.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -31,7 +34,10 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Data goes from one to the other; want is what should be in the second. */
+/*
+ * Source and destination of the data, and the expected contents of the
+ * destination
+ */
 static struct memory {
 	uint8_t *addr;
 	size_t length;
@@ -96,7 +102,10 @@ static void end(void)
 	free(want);
 }
 
-/* One operation; reads go from the second queue pair, so that data goes the same way. */
+/*
+ * Executes one operation. A read uses the second queue pair, so that the data
+ * has the same direction.
+ */
 static enum ibv_wc_status transfer(enum ibv_wr_opcode opcode, size_t at, size_t dest,
 				   uint32_t length)
 {
@@ -135,7 +144,7 @@ static const enum ibv_wr_opcode opcodes[] = {
 	IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND,
 };
 
-/* Each kind of operation takes all of the memory over. */
+/* Copies all of the memory with each kind of operation. */
 static void all_over(void)
 {
 	unsigned int i;
@@ -155,7 +164,10 @@ static void test_explicit(void)
 	end();
 }
 
-/* Also memory that was not there when the region was made */
+/*
+ * Tests an implicit region, also with memory that was mapped after the
+ * registration.
+ */
 static void test_implicit(void)
 {
 	begin(LENGTH, true);
@@ -170,7 +182,10 @@ static void test_implicit(void)
 	end();
 }
 
-/* What is given back is zero when it comes again, for program and device. */
+/*
+ * Tests that freed pages are zero when they are used again, for the program and
+ * for the device.
+ */
 static void test_dontneed(void)
 {
 	static const uint8_t zero[LENGTH];
@@ -194,7 +209,10 @@ static void test_dontneed(void)
 	end();
 }
 
-/* An operation on memory that is not there fails, and costs only its queue pair. */
+/*
+ * Checks that an operation fails because memory is not mapped, and that only
+ * this queue pair fails.
+ */
 static void fails(enum ibv_wr_opcode opcode, enum ibv_wc_status status)
 {
 	struct ibv_qp_cap cap = { 32, 32, 1, 1, 0 };
@@ -204,7 +222,7 @@ static void fails(enum ibv_wr_opcode opcode, enum ibv_wc_status status)
 	CHECK(!pair_make(&pair, &cap, 0) && !pair_connect(&pair));
 }
 
-/* Other memory at the same address is what the region has from then on. */
+/* Tests that the region uses new memory at the same address. */
 static void test_moved(void)
 {
 	uint8_t *old;
@@ -234,7 +252,9 @@ static void test_moved(void)
 	end();
 }
 
-/* The device may write only what the process may. */
+/*
+ * Tests that the device may write only to memory that the process may write to.
+ */
 static void test_protected(void)
 {
 	begin(LENGTH, false);
@@ -252,7 +272,10 @@ static void test_protected(void)
 	end();
 }
 
-/* After a fork the child keeps what was, and the parent sees what the device writes. */
+/*
+ * Tests a fork: the child keeps the old data, and the parent sees new data of
+ * the device.
+ */
 static void test_fork(void)
 {
 	int go[2], status;
@@ -284,7 +307,7 @@ static void test_fork(void)
 	end();
 }
 
-/* Huge pages that come, are cut to pieces, and come again */
+/* Tests huge pages that are allocated, split, and allocated again. */
 static void test_huge(void)
 {
 	begin(HUGE_LENGTH, false);
@@ -343,7 +366,7 @@ static void test_prefetch(void)
 	end();
 }
 
-/* The sum of the numbers that follow this word in the output of a command */
+/* Returns the sum of the numbers behind a word in the output of a command. */
 static long sum_of(const char *command, const char *name)
 {
 	FILE *output = popen(command, "r");
@@ -359,13 +382,16 @@ static long sum_of(const char *command, const char *name)
 	return sum;
 }
 
-/* The pages that were brought by prefetches, as the kernel counts them */
+/* Returns the number of prefetched pages, as the kernel counts them. */
 static long prefetched(void)
 {
 	return sum_of("rdma statistic show mr", "page_prefetch");
 }
 
-/* Where nothing is brought, only what was there counts. */
+/*
+ * Tests prefetching without page faults, which counts only pages that are
+ * present.
+ */
 static void test_prefetch_present(void)
 {
 	struct ibv_sge sge;
@@ -384,8 +410,9 @@ static void test_prefetch_present(void)
 }
 
 /*
- * Page lists. PARTS pieces of the address space with a page list each, of which nothing
- * costs memory but what the kernel keeps for the region: all pages are the zero page.
+ * Page lists. The tests use PARTS parts of the address space, each with a page
+ * list. All pages are the zero page, so only the kernel's memory for the region
+ * is used.
  */
 #define PART_LENGTH (512 * PAGE)
 #define PARTS 64u
@@ -395,7 +422,10 @@ static long page_lists(void)
 	return sum_of("rdma -dd resource show mr", "drv_page_lists");
 }
 
-/* Lists are freed by a work item, some time after they become empty. */
+/*
+ * Waits until the number of page lists has fallen, because a work item frees
+ * them some time after they become empty.
+ */
 static bool page_lists_fall_to(long limit)
 {
 	int tries;
@@ -442,7 +472,7 @@ static int bring(const struct ibv_mr *region, enum ib_uverbs_advise_mr_advice ad
 	return ibv_advise_mr(pd, advice, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
 }
 
-/* Page lists go when the last of their pages has gone, and come again. */
+/* Tests that a page list is freed with its last page, and allocated again. */
 static void lists_go(bool implicit)
 {
 	uint8_t *map = parts_map(PARTS), *at = parts_begin(map);
@@ -463,7 +493,7 @@ static void lists_go(bool implicit)
 			CHECK(!bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
 				     at + i * PART_LENGTH + i * PAGE, 3 * PAGE));
 		CHECK(page_lists() >= before + (long)PARTS);
-		/* All pages but one of each part */
+		/* All pages but one of each part are freed */
 		for (i = 0; i < PARTS; i++)
 			CHECK(!madvise(at + i * PART_LENGTH + i * PAGE, 2 * PAGE,
 				       MADV_DONTNEED));
@@ -481,7 +511,7 @@ static void test_lists_go(void)
 	lists_go(true);
 }
 
-/* A list without pages is freed. */
+/* Tests that a list without pages is freed. */
 static void test_lists_of_nothing(void)
 {
 	uint8_t *map = parts_map(PARTS), *at = parts_begin(map);
@@ -507,8 +537,8 @@ static void test_lists_of_nothing(void)
 }
 
 /*
- * Registers memory on demand in a context that this user has opened. Returns 0 or the
- * errno.
+ * Registers memory on demand in a context that this user has opened. Returns 0
+ * or the errno value.
  */
 static int register_as(uid_t user, uint8_t *at)
 {
@@ -532,10 +562,13 @@ static int register_as(uid_t user, uint8_t *at)
 	return err;
 }
 
-/* The limit of a user, which freed lists do not count for */
+/* Tests the limit of a user, for which freed lists do not count. */
 static void test_limit(void)
 {
-	/* As many as memory has, 4096, and as many again, which are too many */
+	/*
+	 * The limit is one list for each part of the memory, plus 4096. Twice
+	 * as many are too many
+	 */
 	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * PAGE / PART_LENGTH;
 	size_t most = 2 * (memory + 4096), i, again;
 	uint8_t *map, *at;
@@ -558,10 +591,15 @@ static void test_limit(void)
 	CHECK(register_as(0, at) == ENOMEM);
 	CHECK(register_as(65534, at) == 0);
 
-	/* At once: it must not depend on how fast the kernel frees lists. */
+	/*
+	 * The next call follows at once, because the limit must not depend on
+	 * how fast the kernel frees lists
+	 */
 	err = 0;
 	CHECK(!madvise(at, most * PART_LENGTH, MADV_DONTNEED));
-	/* One less, as these addresses may need one more upper list than the first. */
+	/*
+	 * One part fewer, because these addresses may need one more upper list
+	 */
 	for (again = 0; !err && again < i - 2; again++)
 		err = bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
 			    at + (most - 1 - again) * PART_LENGTH, PAGE);
@@ -583,7 +621,9 @@ static double seconds(void)
 	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* A process in a long prefetch ends when it is killed, not when the prefetch ends. */
+/*
+ * Tests that a killed process ends at once, although it is in a long prefetch.
+ */
 static void test_killed(void)
 {
 	uint8_t *map = parts_map(1024), *at = parts_begin(map);
@@ -598,7 +638,10 @@ static void test_killed(void)
 	child = fork();
 	CHECK(child >= 0);
 	if (!child) {
-		/* A context of its own, whose end is the end of its objects */
+		/*
+		 * The process has its own context, because the end of the
+		 * context destroys all objects
+		 */
 		struct ibv_context *own = ibv_open_device(context->device);
 		struct ibv_pd *own_pd = own ? ibv_alloc_pd(own) : NULL;
 
@@ -629,13 +672,16 @@ static void test_killed(void)
 	       part, killed);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	CHECK(read(go[0], &byte, 1) == 0);
-	/* All the rest would take more than 50 times as long. */
+	/* The whole prefetch would take more than 50 times as long */
 	CHECK(killed < 15 * part);
 	close(go[0]);
 	munmap(map, 1025 * PART_LENGTH);
 }
 
-/* The memory of page lists is charged to the cgroup of the process. */
+/*
+ * Returns the memory of page lists that is charged to the cgroup of the
+ * process.
+ */
 static long charged(const char *name)
 {
 	return sum_of("cat /sys/fs/cgroup/lists/memory.stat", name);
@@ -656,13 +702,16 @@ static void test_charged(void)
 			     at + i * PART_LENGTH, PAGE));
 	grown += charged("kernel") - charged("pagetables") - charged("slab");
 	printf("# %ld bytes for %u lists\n", grown, 8 * PARTS);
-	/* The kernel counts in batches, so a little is not counted yet. */
+	/* The kernel counts in batches, so a small part is not counted yet */
 	CHECK(grown >= 7l * PARTS * PAGE);
 	CHECK(!ibv_dereg_mr(region));
 	munmap(map, (8 * PARTS + 1) * PART_LENGTH);
 }
 
-/* Writes a parameter of the kernel module that fails allocations of page lists. */
+/*
+ * Sets a parameter of the kernel module that makes allocations of page lists
+ * fail.
+ */
 static bool set_refuse(const char *parameter, int value)
 {
 	char path[64];
@@ -678,8 +727,9 @@ static bool set_refuse(const char *parameter, int value)
 }
 
 /*
- * The table has four levels, so the first page needs three new lists. The kernel fails
- * to make the third, frees the two upper ones, and then tries again.
+ * Tests a failed allocation. The table has four levels, so the first page needs
+ * three new lists. The kernel fails to allocate the third, frees the other two,
+ * and retries.
  */
 static void test_unfinished_list(void)
 {
@@ -697,15 +747,15 @@ static void test_unfinished_list(void)
 }
 
 /*
- * Of each transfer some pages are taken away, and not more: where a page takes long to
- * come, it would go again before it is used, for ever.
+ * Limit of pages that are taken away during one transfer. If a page takes long
+ * to come, it would otherwise be taken away before its use, again and again.
  */
 #define MOST_TAKEN 64
 
 static volatile bool stop;
 static atomic_int may_take;
 
-/* What takes pages away, and leaves what is in them */
+/* Takes pages away, but keeps their contents. */
 static void *take_away(void *unused)
 {
 	uint32_t state = 7;
@@ -728,7 +778,10 @@ static void *take_away(void *unused)
 			madvise(m->addr + first, length, MADV_COLLAPSE);
 			break;
 		case 1:
-			/* Where the device writes, it would rightly be refused. */
+			/*
+			 * The destination stays writable, because the writes of
+			 * the device would otherwise correctly fail
+			 */
 			if (m == &to)
 				break;
 			mprotect(m->addr + first, length, PROT_READ);

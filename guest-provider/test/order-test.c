@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * order-test.c: in which order libqrnic stores, and what it holds meanwhile, on any
- * processor and without an adapter: the library's own files, with barriers and doorbells
- * that tell the test, and a kernel that is a function here. Prints TAP.
+ * order-test.c: tests the order of stores and the use of locks in libqrnic, on
+ * any processor and without an adapter. The test includes files of the library,
+ * and replaces the kernel with functions. Other functions replace barriers and
+ * doorbells, and record them. Prints TAP.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* In the place of util/udma_barrier.h and util/mmio.h */
+/* Replacements for util/udma_barrier.h and util/mmio.h */
 #define __UTIL_UDMA_BARRIER_H
 #define __UTIL_MMIO_H
 enum barrier { STORES, LOADS, WC_START, WC_FLUSH };
@@ -27,7 +28,7 @@ static void mmio(const void *address, uint64_t value);
 #define mmio_write64_le(address, value) mmio(address, le64toh(value))
 #define mmio_write64(address, value) mmio(address, value)
 
-/* Counts how often locks are taken */
+/* Counts locks */
 static int counted_lock(pthread_spinlock_t *lock);
 #define pthread_spin_lock(lock) counted_lock(lock)
 
@@ -86,7 +87,7 @@ static void mmio(const void *address, uint64_t value)
 		on_mmio((const uint8_t *)address - page, value);
 }
 
-/* What the files above want of the others */
+/* Functions that the included files need from other files */
 void qrnic_ring_doorbell(const struct qrnic_db *db, uint32_t offset,
 			 uint32_t number, uint32_t index)
 {
@@ -105,13 +106,16 @@ static int complaints;
 void __verbs_log(struct verbs_context *context, uint32_t level,
 		 const char *format, ...)
 {
-	/* Writing it may take long, and others wait for a spinlock meanwhile */
+	/*
+	 * A message may take long, so no other thread may wait for a spinlock
+	 * meanwhile
+	 */
 	complaints += is_locked(&cq.lock) ? 1000 : 1;
 }
 
 /*
- * The first ones, as many as slow_clock_reads, come back 20 ms after they were done;
- * from failing_clock_read on, if that is not 0, they fail.
+ * Replaces the clock of the device. The first slow_clock_reads reads return 20
+ * ms late. From read failing_clock_read on, if it is not 0, reads fail.
  */
 int qrnic_read_clock(struct ibv_context *context, uint64_t *clock)
 {
@@ -261,7 +265,7 @@ static void put_cqe(struct qrnic_cqe *to, uint32_t qpn, uint8_t opcode,
 	};
 }
 
-/* Whether there was a barrier for stores between the data and the consumer index */
+/* True if a store barrier was between the data and the consumer index */
 static bool between;
 
 static void look_at_zeros(enum barrier kind)
@@ -315,7 +319,7 @@ static void test_arm_in_poll(void)
 	sq_blocks[0] = 1;
 	put_cqe(&ring[0], 7, QRNIC_CQE_SEND, 0);
 	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr));
-	/* Should it wait for itself */
+	/* The alarm ends the program if the call waits for its own lock */
 	alarm(20);
 	CHECK(!qrnic_req_notify_cq(&cq.vcq.cq, 0));
 	alarm(0);
@@ -341,7 +345,10 @@ static void test_wallclock(void)
 	ibv_end_poll(&cq.vcq.cq_ex);
 }
 
-/* Of the pairs that it reads it takes the closest, and it does not read for ever. */
+/*
+ * Tests that the closest of several pairs is used, and that the number of reads
+ * is limited.
+ */
 static void test_slow_clock(void)
 {
 	struct ibv_poll_cq_attr attr = {};
@@ -357,13 +364,16 @@ static void test_slow_clock(void)
 	slow_clock_reads = INT_MAX;
 	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT);
 	CHECK(clock_reads == 8 && cq.clocks.device <= 8);
-	/* Nor at each poll, and not for most of the time */
+	/*
+	 * The clock is not read at each poll, because a pair is kept for most
+	 * of the time
+	 */
 	CHECK(ibv_start_poll(&cq.vcq.cq_ex, &attr) == ENOENT && clock_reads == 8);
 	CHECK(cq.keep_ns >= 8 * 20 * 1000000ull * 9 && cq.keep_ns <= 10000000000ull);
 	slow_clock_reads = 0;
 }
 
-/* The device is gone after the first pair, or before it. */
+/* Tests that the device fails after the first pair, or before it. */
 static void test_failing_clock(void)
 {
 	struct ibv_poll_cq_attr attr = {};
@@ -395,7 +405,10 @@ static void *poll_meanwhile(void *arg)
 
 static pthread_t poller;
 
-/* As the device does it: the CQE is in the new ring, and in the old one is rubbish */
+/*
+ * Resizes like the device: the CQE is in the new ring, and the old ring has
+ * invalid contents.
+ */
 static int resize_with_poller(void *to)
 {
 	CHECK(!is_locked(&cq.lock) && cq.resizing);
@@ -419,7 +432,10 @@ static void test_resize(void)
 	CHECK(cq.ring == new_ring && !cq.resizing);
 }
 
-/* Doorbells (S, D), stores to the window (w), barriers (b) and fences (f), in order */
+/*
+ * Recorded events in order: doorbells (S, D), stores to the window (w),
+ * barriers (b), fences (f)
+ */
 static char trace[200];
 
 static void trace_barrier(enum barrier kind)
@@ -452,7 +468,10 @@ static int post(unsigned int flags, unsigned int number)
 	return qrnic_post_send(&qp.vqp.qp, wr, &bad);
 }
 
-/* The page is write-combining: fences around each doorbell, under the lock */
+/*
+ * Tests that there are fences around each doorbell under the lock, because the
+ * page is write-combining.
+ */
 static void test_doorbells(void)
 {
 	on_barrier = trace_barrier;
@@ -471,7 +490,7 @@ static void test_doorbells(void)
 	CHECK(!strcmp(trace, "S"));
 }
 
-/* Operations of a tag list, as they are at barriers */
+/* Operations of a tag list, as they are at each barrier */
 static struct qrnic_tag_op tag_ring[4 * QRNIC_WQEBB_SIZE /
 				    sizeof(struct qrnic_tag_op)];
 static struct qrnic_queue_record tag_record;
@@ -488,7 +507,10 @@ static void look_at_operation(enum barrier kind)
 		tag_records[1] = le32toh(tag_record.producer);
 }
 
-/* The operation, its record, the doorbell; and completions give back what they name */
+/*
+ * Tests the order of operation, record and doorbell, and that completions
+ * release their slots.
+ */
 static void test_tags(void)
 {
 	static struct tag_entry entries[2];
@@ -572,7 +594,10 @@ static void test_last_qp(void)
 	for (i = 0; i < 4; i++)
 		put_cqe(&ring[i], 7, QRNIC_CQE_SEND, 0);
 	CHECK(take_one().wr_id == 1);
-	/* As no program can: who looks it up again finds the other one */
+	/*
+	 * No program can do this. The table has another queue pair, so a new
+	 * lookup would be noticed
+	 */
 	CHECK(!qp_table_set(&ctx, 7, &successor));
 	CHECK(take_one().wr_id == 1);
 	qrnic_cq_forget(&cq, &successor);
@@ -590,7 +615,10 @@ static int taken_of(uint8_t opcode)
 	return qrnic_poll_cq(&cq.vcq.cq, 1, &wc) - complaints;
 }
 
-/* The device need not be trusted: who polls does not hold the lock of another CQ */
+/*
+ * Tests a CQE for a queue of another CQ. The CQE must be dropped, because the
+ * polling thread does not have the lock of that CQ.
+ */
 static void test_queue_of_other_cq(void)
 {
 	static struct qrnic_cq other;
@@ -607,7 +635,10 @@ static void test_queue_of_other_cq(void)
 	CHECK(!cq.last_qp);
 }
 
-/* With IGNORE_OVERRUN it may have overwritten the next one since */
+/*
+ * Tests a CQ with IGNORE_OVERRUN. Each check covers one CQE, because the device
+ * may overwrite the next one.
+ */
 static void test_overrun(void)
 {
 	struct ibv_poll_cq_attr attr = {};
@@ -624,7 +655,10 @@ static void test_overrun(void)
 	ibv_end_poll(&cq.vcq.cq_ex);
 }
 
-/* The kernel has given its number to another before its destruction returned */
+/*
+ * Tests a queue pair whose number the kernel has given to another before its
+ * destroy command returned.
+ */
 static void test_successor(void)
 {
 	wr_ids[0] = 1;
@@ -639,7 +673,10 @@ static void test_successor(void)
 	CHECK(take_one().wr_id == 2);
 }
 
-/* The device need not be trusted: a completion comes after the destruction */
+/*
+ * Tests a completion that comes after the destruction. The completion must be
+ * dropped, because the device is not trusted.
+ */
 static void test_destroyed(void)
 {
 	struct ibv_wc wc;
@@ -653,7 +690,10 @@ static void test_destroyed(void)
 	CHECK(cq_record.consumer == htole32(2));
 }
 
-/* As the processor may do it: what is behind a phase is there after a barrier only */
+/*
+ * Fills in the contents of CQEs at a barrier, because a processor may read them
+ * before their phases.
+ */
 static void fill_in(enum barrier kind)
 {
 	int i, there = 0;
@@ -662,7 +702,7 @@ static void fill_in(enum barrier kind)
 		return;
 	for (i = 0; i < RING && ring[i].control; i++, there++)
 		ring[i].qpn = htole32(7);
-	/* Meanwhile the device writes the next one */
+	/* The device writes the next CQE meanwhile */
 	if (there < 3)
 		put_cqe(&ring[there], 12345, QRNIC_CQE_SEND, 0);
 }
@@ -716,14 +756,17 @@ static void test_srq_batch(void)
 	CHECK(qrnic_poll_cq(&cq.vcq.cq, 12, wc) == 12);
 	CHECK(srq_locks == 1 && taken_back == 12 && srqs_free());
 	CHECK(wc[11].wr_id == 11);
-	/* A long poll keeps nobody waiting for all of it */
+	/*
+	 * A long poll releases the lock, so that posting threads do not wait
+	 * for all of it
+	 */
 	CHECK(qrnic_poll_cq(&cq.vcq.cq, RING, wc) == RING - 12);
 	CHECK(srq_locks == 3 && taken_back == RING && srqs_free());
 	cq.consumer = 0;
 	put_receives(3, 0);
 	put_cqe(&ring[3], 7, QRNIC_CQE_RECV, 0);
 	ring[3].control ^= htole32(QRNIC_CQE_PHASE_MASK);
-	/* It is posted again between two completions of a poll */
+	/* The program posts the WQE between two completions of a poll */
 	CHECK(!ibv_start_poll(&cq.vcq.cq_ex, &attr) && srqs_free());
 	CHECK(!ibv_next_poll(&cq.vcq.cq_ex) && srqs_free() && taken_back == 2);
 	CHECK(!ibv_next_poll(&cq.vcq.cq_ex) && srqs_free() && taken_back == 3);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * pace-test.c: rate limits of queue pairs: what is reported, what is refused, and
- * that sending takes as long as the limit says.
+ * pace-test.c: tests rate limits of queue pairs: the reported limits, invalid
+ * requests, and that sending takes at least as long as a limit requires. The
+ * test needs one adapter and prints TAP.
  */
 #include "test.h"
 
@@ -22,7 +23,7 @@ static int limit(struct ibv_qp *qp, uint32_t rate, uint32_t burst)
 	return ibv_modify_qp_rate_limit(qp, &attr);
 }
 
-/* Milliseconds that the writes took */
+/* Writes all messages and returns the time in milliseconds. */
 static uint64_t write_all(struct pair *p)
 {
 	struct ibv_sge sge = sge_of(0, MESSAGE);
@@ -43,16 +44,19 @@ static uint64_t write_all(struct pair *p)
 }
 
 /*
- * The rate at which the writes take ten times as long as they took without a limit, but
- * 200 ms at least; so a slow machine makes no difference. That they take no longer than
- * the limit says is for the tests in virtual time.
+ * Returns a rate at which the writes take ten times as long as without a limit,
+ * and at least 200 ms. Therefore the speed of the machine has no influence.
+ * Tests in virtual time check that the writes do not take longer.
  */
 static uint32_t rate_for(uint64_t unlimited, uint64_t *least)
 {
 	uint64_t time = unlimited * 10 > 200 ? unlimited * 10 : 200;
 	uint32_t rate = MESSAGE * MESSAGES * 8ull / time;
 
-	/* Payload alone, without the burst of a frame */
+	/*
+	 * Only the payload counts, without one burst, so the real time is
+	 * always longer
+	 */
 	*least = (MESSAGE * MESSAGES - 5000) * 8ull / rate;
 	return rate;
 }
@@ -66,7 +70,7 @@ static void one_type(enum ibv_qp_type type)
 	uint32_t rate;
 
 	CHECK(!pair_make_as(&p, &cap, 0));
-	/* Not before there is something to be limited */
+	/* A limit before RTS is rejected */
 	CHECK(limit(p.qp[0], RATE, 1) == EINVAL);
 	CHECK(!pair_connect(&p));
 	rate = rate_for(write_all(&p), &least);
@@ -76,7 +80,7 @@ static void one_type(enum ibv_qp_type type)
 	CHECK(write_all(&p) >= least);
 	CHECK(!limit(p.qp[0], 0, 0));
 	CHECK(write_all(&p) < least);
-	/* As an attribute */
+	/* The limit is also an attribute of the transition to RTS */
 	attr.rate_limit = rate;
 	CHECK(!ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT));
 	CHECK(write_all(&p) >= least - 5);

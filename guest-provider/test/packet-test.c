@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * packet-test.c: test of libqrnic's raw packet queue pairs and flow rules, within
- * one adapter: multicast frames of one queue pair come to the other. Prints TAP.
+ * packet-test.c: tests raw packet queue pairs and flow rules with one adapter,
+ * because multicast frames of one queue pair also reach the rules of another.
+ * Prints TAP.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,7 +17,7 @@
 static const uint8_t group[6] = { 0x01, 0x00, 0x5e, 0x01, 0x02, 0x03 };
 static const uint8_t station[6] = { 0x02, 0x00, 0x00, 0x00, 0x00, 0x42 };
 
-/* A rule of up to four layers, as the verbs want it: one after the other */
+/* A rule of up to four layers, one behind the other, as verbs requires */
 struct rule {
 	struct ibv_flow_attr attr;
 	uint8_t specs[4 * sizeof(struct ibv_flow_spec)];
@@ -148,7 +149,7 @@ static void check_arrival(struct pair *p, size_t length, uint64_t wr_id,
 	CHECK(wc.wc_flags == flags);
 }
 
-/* All lengths, gathered from up to 30 pieces, inline if they are short */
+/* Tests all lengths, with up to 30 segments, or inline if they are short. */
 static void test_frames(void)
 {
 	bool can_inline = capabilities & QRNIC_CAP_INLINE_SEND;
@@ -186,7 +187,7 @@ static void test_frames(void)
 	CHECK(!ibv_destroy_flow(flow) && !pair_free(&p));
 }
 
-/* A frame by the extended interface, by pieces or inline */
+/* Tests frames of the extended interface, with segments or inline. */
 static void test_extended(void)
 {
 	bool can_inline = capabilities & QRNIC_CAP_INLINE_SEND;
@@ -220,7 +221,10 @@ static void test_extended(void)
 	CHECK(!ibv_destroy_flow(flow) && !pair_free(&p));
 }
 
-/* UDP over IPv4 with 32 bytes, checksums still to be computed */
+/*
+ * Fills in a UDP packet over IPv4 with 32 bytes, whose checksums are not yet
+ * computed.
+ */
 static size_t packet_fill(void)
 {
 	static const uint8_t headers[28] = {
@@ -252,7 +256,10 @@ static void test_checksums(void)
 	CHECK(!!(attr.raw_packet_caps & IBV_RAW_PACKET_CAP_IP_CSUM) == offload);
 	CHECK(!!(attr.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM) ==
 	      offload);
-	/* Without a layer of Ethernet: it says itself what it is */
+	/*
+	 * The rule needs no Ethernet layer, because the IPv4 layer implies the
+	 * EtherType
+	 */
 	add_ipv4(&rule, "230.1.2.3");
 	add_port(&rule, IBV_FLOW_SPEC_UDP, 2000);
 	flow = rule_make(p.qp[1], &rule);
@@ -286,7 +293,7 @@ static void test_checksums(void)
 	CHECK(!ibv_destroy_flow(flow) && !pair_free(&p));
 }
 
-/* What a layer says of the one below must agree with it */
+/* Tests that a layer must match the layer above it. */
 static void test_layers(void)
 {
 	struct ibv_flow_spec_esp esp = {
@@ -328,7 +335,7 @@ static void test_layers(void)
 	rule = rule_of(IBV_FLOW_ATTR_NORMAL);
 	rule_add(&rule, &esp, sizeof(esp));
 	CHECK(refusal(qp, &rule) == EOPNOTSUPP);
-	/* and so it is right */
+	/* This rule is valid */
 	rule = rule_of(IBV_FLOW_ATTR_NORMAL);
 	add_group(&rule, 0x0800);
 	ipv4.mask.flags = 0;
@@ -376,7 +383,7 @@ static void test_refusals(void)
 	CHECK(refusal(p.qp[0], &rule) == EINVAL);
 	rule.attr.type = IBV_FLOW_ATTR_SNIFFER + 1;
 	CHECK(refusal(p.qp[0], &rule) == EOPNOTSUPP);
-	/* A queue pair lives as long as its rules */
+	/* A queue pair cannot be destroyed before its rules */
 	rule.attr.type = IBV_FLOW_ATTR_NORMAL;
 	flow = rule_make(p.qp[0], &rule);
 	CHECK(flow);
@@ -384,7 +391,10 @@ static void test_refusals(void)
 	CHECK(!ibv_destroy_flow(flow) && !pair_free(&p));
 }
 
-/* Rules come to an end, and come back */
+/*
+ * Tests that rules run out, and can be created again after others are
+ * destroyed.
+ */
 static void test_many(void)
 {
 	static struct ibv_flow *flow[65536];
@@ -411,7 +421,10 @@ static void test_many(void)
 	CHECK(!pair_free(&p));
 }
 
-/* A packet that never leaves the adapter is seen, and its answer */
+/*
+ * Tests that a sniffer receives a packet that never leaves the adapter, and its
+ * response.
+ */
 static void test_sniffer(void)
 {
 	struct ibv_sge sge = sge_of(0, 256), to = sge_of(BUFFER_SIZE / 4, 4096);
@@ -437,7 +450,7 @@ static void test_sniffer(void)
 	CHECK(!write_one(connected.qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
 	CHECK(poll_one(connected.send_cq, &wc) == 1 && !wc.status);
 	CHECK(!memcmp(buffer, buffer + HALF, 256));
-	/* Other traffic may come in between */
+	/* Other traffic may arrive between, so the test searches the frames */
 	while (!seen && poll_one(p.recv_cq, &wc) == 1) {
 		CHECK(!wc.status);
 		seen = memmem(buffer + BUFFER_SIZE / 4 + wc.wr_id * 2048,
@@ -448,7 +461,10 @@ static void test_sniffer(void)
 	CHECK(!pair_free(&connected) && !pair_free(&p));
 }
 
-/* Frames of everybody are not for everybody */
+/*
+ * Tests that frames need a privilege, because a rule can receive frames of all
+ * users.
+ */
 static void test_rights(void)
 {
 	struct rule rule = rule_of(IBV_FLOW_ATTR_NORMAL);
@@ -508,7 +524,7 @@ static int attach(struct ibv_counters *counters, uint32_t index,
 	return ibv_attach_counters_point_flow(counters, &attr, NULL);
 }
 
-/* Sends frames of this EtherType, and waits until each is out */
+/* Sends frames with an EtherType, and waits for each completion. */
 static uint64_t send_frames(struct pair *p, uint16_t ethertype, int count,
 			    size_t length)
 {
@@ -544,8 +560,8 @@ static void check_values(struct ibv_counters *counters, const uint64_t *wanted,
 }
 
 /*
- * Two rules in one set of counters and one in another, and frames for which no rule
- * is. Received is only what there are receive requests for; all is counted.
+ * Tests counters: two rules share one set, a third rule has its own, and some
+ * frames match no rule. Frames without a receive WQE are counted, too.
  */
 static void test_counters(void)
 {
@@ -565,14 +581,17 @@ static void test_counters(void)
 	two = ibv_create_counters(context, &init);
 	one = ibv_create_counters(context, &init);
 	CHECK(two && one);
-	/* Bytes before packets; a value twice; two values in one place */
+	/*
+	 * The points have bytes before packets, one value twice, and two values
+	 * at one index
+	 */
 	CHECK(!attach(two, 0, IBV_COUNTER_BYTES));
 	CHECK(!attach(two, 2, IBV_COUNTER_PACKETS));
 	CHECK(!attach(two, 3, IBV_COUNTER_PACKETS));
 	CHECK(!attach(one, 0, IBV_COUNTER_PACKETS));
 	CHECK(!attach(one, 0, IBV_COUNTER_BYTES));
 	CHECK(attach(one, 1, IBV_COUNTER_BYTES + 1) == EOPNOTSUPP);
-	/* They count for nobody yet */
+	/* No rule uses the counters yet */
 	CHECK(ibv_read_counters(two, values, 4, 0) == EINVAL);
 
 	for (i = 0; i < 3; i++) {
@@ -605,7 +624,10 @@ static void test_counters(void)
 	values[1] = 0;
 	check_values(one, values, 2);
 
-	/* What a rule has counted stays when it goes, as long as there is one */
+	/*
+	 * A destroyed rule keeps its counts while another rule uses the
+	 * counters
+	 */
 	CHECK(!ibv_destroy_flow(flow[0]));
 	send_frames(&p, 0x88b5, 3, 60);
 	values[0] = b5 + b6 + send_frames(&p, 0x88b6, 1, 99);
@@ -617,7 +639,7 @@ static void test_counters(void)
 	CHECK(!pair_free(&p));
 }
 
-/* Rules that have no layers count, too */
+/* Tests that rules without layers also count. */
 static void test_counters_of_sniffers(void)
 {
 	struct rule rule = rule_of(IBV_FLOW_ATTR_SNIFFER);
@@ -637,7 +659,7 @@ static void test_counters_of_sniffers(void)
 	flow = rule_make(p.qp[1], &rule);
 	CHECK(flow);
 	send_frames(&p, 0x88b5, 5, 500);
-	/* Others send, too */
+	/* Other processes may send, too, so the counts are only lower limits */
 	CHECK(!ibv_read_counters(counters, values, 2, 0));
 	CHECK(values[0] >= 5 && values[1] >= 2500);
 	CHECK(!ibv_destroy_flow(flow) && !ibv_destroy_counters(counters));

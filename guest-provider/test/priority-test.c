@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * priority-test.c: priorities of queue pairs: what is set is what the device has, what is
- * refused, and two bulk flows beside a short one. Whose turn it is, is for the tests in
- * virtual time.
+ * priority-test.c: tests priorities of queue pairs: the device has the set
+ * priority, invalid requests fail, and bulk flows run beside a short flow.
+ * Tests in virtual time check the order of sending. The test needs one adapter
+ * and prints TAP.
  */
 #include "test.h"
 
@@ -13,7 +14,7 @@
 
 static struct ibv_qp_cap cap = { 64, 1, 1, 1, 0 };
 
-/* Checks both members of the answer. */
+/* Checks both members of qrnicdv_query_priority(). */
 static void expect(struct ibv_qp *qp, uint32_t priority, uint32_t level)
 {
 	struct qrnicdv_priority got = { .comp_mask = ~0ull };
@@ -23,7 +24,10 @@ static void expect(struct ibv_qp *qp, uint32_t priority, uint32_t level)
 	CHECK(got.priority == priority && got.level == level);
 }
 
-/* A queue pair beside those of p; attr: as of qrnicdv_create_qp() */
+/*
+ * Creates a queue pair with the CQs of p and the attributes of
+ * qrnicdv_create_qp().
+ */
 static struct ibv_qp *create(struct pair *p, struct qrnicdv_qp_init_attr *dv,
 			     size_t size)
 {
@@ -39,7 +43,10 @@ static struct ibv_qp *create(struct pair *p, struct qrnicdv_qp_init_attr *dv,
 	return qrnicdv_create_qp(context, &attr, dv, size);
 }
 
-/* INIT to RTS with this service level; the peer does not matter. */
+/*
+ * Moves a queue pair from INIT to RTS with a service level. The peer need not
+ * exist.
+ */
 static void start(struct ibv_qp *qp, uint8_t sl)
 {
 	struct ibv_qp_attr attr = {
@@ -66,7 +73,7 @@ static void start(struct ibv_qp *qp, uint8_t sl)
 	CHECK(!to_rts(qp));
 }
 
-/* The service level of each type that has an address vector of its own */
+/* Tests the service level of a type that has an address vector. */
 static void service_level(enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr init;
@@ -95,7 +102,7 @@ static void test_service_level(void)
 		service_level(IBV_QPT_XRC_SEND);
 }
 
-/* A datagram's service level is that of its packet alone. */
+/* Tests that the service level of a datagram belongs to its packet only. */
 static void test_datagrams(void)
 {
 	struct pair p = { .type = IBV_QPT_UD };
@@ -108,7 +115,7 @@ static void test_datagrams(void)
 	CHECK(!pair_free(&p));
 }
 
-/* From its creation, set later, and through RESET */
+/* Tests a priority that is set at creation, changed, and kept through RESET. */
 static void test_life(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
@@ -131,7 +138,10 @@ static void test_life(void)
 	expect(qp, QRNICDV_PRIORITY_SL, 0);
 	start(qp, 3);
 	expect(qp, QRNICDV_PRIORITY(5), 5);
-	/* Refused, it is as it was, now and after the next RESET. */
+	/*
+	 * After a failed call the priority is unchanged, now and after the next
+	 * RESET
+	 */
 	CHECK(qrnicdv_modify_priority(qp, QRNICDV_PRIORITY(LAST + 1)) == EINVAL);
 	expect(qp, QRNICDV_PRIORITY(5), 5);
 	CHECK(!to_state(qp, IBV_QPS_ERR));
@@ -174,7 +184,7 @@ static void test_refused(void)
 	bad = good;
 	bad.stream.max_message = 1;
 	CHECK(create_error(&p, bad, size) == EOPNOTSUPP);
-	/* Before it is in RTS there is nothing to have a priority. */
+	/* A priority can be set only in RTS */
 	CHECK(qrnicdv_modify_priority(p.qp[0], 1) == EINVAL);
 	CHECK(!to_init(p.qp[0]));
 	CHECK(qrnicdv_modify_priority(p.qp[0], 1) == EINVAL);
@@ -186,7 +196,7 @@ static void test_refused(void)
 	CHECK(!pair_free(&p));
 }
 
-/* An adapter without */
+/* Tests an adapter without priorities. */
 static void test_capability(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
@@ -220,7 +230,7 @@ static void done(struct pair *p)
 	CHECK(poll_one(p->send_cq, &wc) == 1 && !wc.status);
 }
 
-/* The short flow goes through all levels while the bulk flows run. */
+/* Tests a short flow at all levels while bulk flows run. */
 static void test_flows(void)
 {
 	const size_t at = 0x7000;
@@ -245,7 +255,7 @@ static void test_flows(void)
 					 i));
 			done(&brief);
 		}
-		/* While they run */
+		/* The level changes while the flows run */
 		CHECK(!qrnicdv_modify_priority(flow[0].qp[0],
 					       QRNICDV_PRIORITY(LAST - level)));
 		for (i = 0; i < FLOWS; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * provider-test.c: test of libqrnic in a guest with one adapter: two connected
- * queue pairs of one device and what the library does with them. Prints TAP.
+ * provider-test.c: tests libqrnic with one adapter: two connected queue pairs,
+ * and each part of the library with them. Prints TAP.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -64,7 +64,7 @@ static void test_states(void)
 	CHECK(poll_one(p.recv_cq, &wc) == 1);
 	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 77);
 	CHECK(wc.qp_num == p.qp[0]->qp_num && (wc.opcode & IBV_WC_RECV));
-	/* In ERR all is taken and flushed, signaled or not */
+	/* In ERR all work requests are accepted and flushed, signaled or not */
 	CHECK(write_one(p.qp[0], &sge, 1, 0, 5) == 0);
 	CHECK(write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 6) == 0);
 	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.wr_id == 5);
@@ -112,7 +112,10 @@ static void test_overflow(void)
 	CHECK(!pair_free(&p));
 }
 
-/* As many small ones as large ones, and no more: a CQ may be sized by that */
+/*
+ * Tests that the queue accepts as many small WQEs as large ones. More would be
+ * an error, because a program may choose the size of a CQ by max_send_wr.
+ */
 static void test_max_send_wr(void)
 {
 	struct ibv_qp_cap cap = { 10, 1, 30, 1, 0 };
@@ -135,7 +138,7 @@ static void test_max_send_wr(void)
 			CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
 	}
 	CHECK(!pair_free(&p));
-	/* The largest of all limits hold together */
+	/* All limits can be used at the same time */
 	CHECK(!ibv_query_device(context, &dev));
 	cap = (struct ibv_qp_cap){ dev.max_qp_wr, 1, dev.max_sge, 1, 256 };
 	CHECK(!pair_make(&p, &cap, 0));
@@ -143,7 +146,7 @@ static void test_max_send_wr(void)
 	CHECK(!pair_free(&p));
 }
 
-/* WQEs of all sizes around the ring, mostly unsignaled */
+/* Tests WQEs of all sizes over the end of the ring, mostly unsignaled. */
 static void test_gather_wrap(void)
 {
 	struct ibv_qp_cap cap = { 5, 1, 30, 1, 0 };
@@ -171,7 +174,10 @@ static void test_gather_wrap(void)
 		CHECK(!write_one(p.qp[0], sge, n, last ? IBV_SEND_SIGNALED : 0,
 				 round));
 		if (!last) {
-			/* Wait by a byte behind it: the buffer is reused */
+			/*
+			 * The test waits for a byte behind the data, because
+			 * the buffer is reused
+			 */
 			struct ibv_sge none;
 
 			none = sge_of(0, 0);
@@ -205,7 +211,7 @@ static void test_inline(void)
 		for (i = 0; i < length; i++)
 			data[i] = length + i * 3;
 		memset(buffer + HALF, 0xee, 300);
-		/* No key: it is not looked at */
+		/* The lkey of inline data is ignored, so it is 0 */
 		sge[0] = (struct ibv_sge){ (uintptr_t)data, first, 0 };
 		sge[1] = (struct ibv_sge){ (uintptr_t)data + first,
 					   length - first, 0 };
@@ -294,7 +300,7 @@ static void test_operations(void)
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
-/* One batch with every operation and setter */
+/* Posts a batch with every operation and setter. */
 static void post_every_operation(struct ibv_qp_ex *ex, uint64_t *local,
 				 uint64_t *remote)
 {
@@ -318,7 +324,7 @@ static void post_every_operation(struct ibv_qp_ex *ex, uint64_t *local,
 	ex->wr_id = 5;
 	ibv_wr_rdma_read(ex, mr->rkey, (uintptr_t)&remote[100]);
 	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)&local[20], 16);
-	/* Without a fence it might be done before the read */
+	/* Without the fence the atomic might execute before the read */
 	ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
 	ex->wr_id = 6;
 	ibv_wr_atomic_fetch_add(ex, mr->rkey, (uintptr_t)&remote[100], 3);
@@ -459,7 +465,7 @@ static void test_timestamps(void)
 		ibv_end_poll(cq);
 	}
 	CHECK(got == 8);
-	/* The clock runs as fast as it says, give or take a tenth */
+	/* The clock must have the reported frequency, within a tenth */
 	seen = now_ms();
 	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	again = now_ms();
@@ -474,7 +480,9 @@ static void test_timestamps(void)
 	CHECK(!pair_free(&p));
 }
 
-/* The clock as ibv_query_rt_values_ex() reads it; 0 if it does not */
+/*
+ * Returns the clock of ibv_query_rt_values_ex(), or 0 if it is not available.
+ */
 static uint64_t read_clock(void)
 {
 	struct ibv_values_ex values = {
@@ -487,7 +495,7 @@ static uint64_t read_clock(void)
 	return values.raw_clock.tv_nsec;
 }
 
-/* The clock that can be read is the one of the timestamps */
+/* Tests that this clock is the clock of the timestamps. */
 static void test_clock(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -548,11 +556,11 @@ static void test_events(void)
 	for (i = 0; i < 8; i++)
 		CHECK(!recv_one(p.qp[1], &sge, 1, i));
 
-	/* Not armed: no event */
+	/* The CQ is not armed, so there must be no event */
 	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
 	CHECK(poll_one(p.send_cq, &wc) == 1);
 	no_event(&marker);
-	/* Armed: one event, and one only */
+	/* The CQ is armed, so there must be exactly one event */
 	for (i = 0; i < 3; i++) {
 		CHECK(!ibv_req_notify_cq(p.send_cq, 0));
 		no_event(&marker);
@@ -563,7 +571,7 @@ static void test_events(void)
 		CHECK(poll_one(p.send_cq, &wc) == 1);
 		no_event(&marker);
 	}
-	/* Solicited only */
+	/* The request is for solicited completions only */
 	CHECK(!ibv_req_notify_cq(p.recv_cq, 1));
 	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
 	CHECK(poll_one(p.recv_cq, &wc) == 1);
@@ -576,8 +584,8 @@ static void test_events(void)
 }
 
 /*
- * A request for any CQE counts, even if the device may see the record only when
- * one for solicited CQEs has taken its place.
+ * Tests that a request for any CQE counts, even if the device reads the record
+ * only after a request for solicited CQEs has replaced it.
  */
 static void test_arm_any_then_solicited(void)
 {
@@ -599,7 +607,7 @@ static void test_arm_any_then_solicited(void)
 	}
 	CHECK(!pair_free(&p));
 
-	/* A request for any that an event answered is done with */
+	/* After its event, a request for any CQE no longer counts */
 	CHECK(!pair_make(&p, &cap, 0));
 	CHECK(!pair_connect(&p));
 	marker_make(&marker, p.channel);
@@ -614,7 +622,7 @@ static void test_arm_any_then_solicited(void)
 	CHECK(poll_one(p.send_cq, &wc) == 1);
 	no_event(&marker);
 
-	/* Many requests that one event answered are forgotten, too. */
+	/* One event also answers many requests */
 	for (i = 0; i < 100; i++)
 		CHECK(!ibv_req_notify_cq(p.send_cq, i % 2));
 	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
@@ -630,9 +638,10 @@ static void test_arm_any_then_solicited(void)
 }
 
 /*
- * More than 2^18 pages of 4 KiB need a translation table of three levels. The
- * same 251 pages serve over and over, as their number has no factor in common
- * with that of a page list's entries: a wrong entry leads to another page.
+ * Size of a region with a translation table of three levels, which has more
+ * than 2^18 pages of 4 KiB. A set of 251 pages is mapped repeatedly. This
+ * number and the number of entries in a page list have no common factor, so a
+ * wrong entry leads to another page.
  */
 #define LARGE_PAGES 251ul
 #define LARGE_SIZE ((1ul << 30) + (3ul << 20))
@@ -651,8 +660,9 @@ static int large_map(void)
 	if (fd < 0 || large_reserved == MAP_FAILED || ftruncate(fd, step))
 		return -1;
 	/*
-	 * At an odd page: an IOMMU makes all of it one piece that begins at a
-	 * large page, of which the driver would make large ones.
+	 * The region begins at an odd page. Otherwise an IOMMU could join it
+	 * into one piece that begins at a large page, and the driver would use
+	 * large pages.
 	 */
 	large = large_reserved + (~(uintptr_t)large_reserved & 4096);
 	for (at = 0; at < large_mapped; at += step)
@@ -660,7 +670,10 @@ static int large_map(void)
 			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 			return -1;
 	close(fd);
-	/* In an order that leaves few neighbours side by side in memory */
+	/*
+	 * The pages are touched in an order that leaves few neighbours in
+	 * physical memory
+	 */
 	for (page = 0; page < LARGE_PAGES; page++)
 		memset(large + page * 7 % LARGE_PAGES * 4096, 0, 4096);
 	return 0;
@@ -708,7 +721,7 @@ static void test_three_levels(void)
 		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
 		CHECK(!memcmp(large + offsets[i], buffer, 8));
 	}
-	/* Its last byte is its last */
+	/* The access ends one byte behind the region */
 	wr.wr.rdma.remote_addr = (uintptr_t)large + LARGE_SIZE - 7;
 	CHECK(!ibv_post_send(p.qp[0], &wr, &bad));
 	CHECK(poll_one(p.send_cq, &wc) == 1 && wc.status == IBV_WC_REM_ACCESS_ERR);
@@ -716,7 +729,7 @@ static void test_three_levels(void)
 	CHECK(!munmap(large_reserved, large_mapped + 4096));
 }
 
-/* A QP that goes takes its completions along, and only those */
+/* Tests that a destroyed QP loses its completions, and other QPs do not. */
 static void test_clean(void)
 {
 	struct ibv_qp_cap cap = { 16, 16, 1, 1, 0 };
@@ -738,7 +751,10 @@ static void test_clean(void)
 		      wc.wr_id == (uint64_t)100 + i);
 	CHECK(!ibv_poll_cq(p.send_cq, 1, &wc));
 
-	/* And it works again, with the other one destroyed and made again */
+	/*
+	 * The QP works again after the other one was destroyed and created
+	 * again
+	 */
 	CHECK(!write_one(p.qp[1], &sge, 1, 0, 1));
 	CHECK(!ibv_destroy_qp(p.qp[1]));
 	p.qp[1] = make_qp(&p, &cap, 0);
@@ -776,7 +792,7 @@ static void test_error(void)
 	CHECK(!pair_free(&p));
 }
 
-/* A WQE made by hand, through direct verbs */
+/* Tests a WQE that the program writes itself through direct verbs. */
 static void test_direct_verbs(void)
 {
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
@@ -823,7 +839,7 @@ static void test_direct_verbs(void)
 	__sync_synchronize();
 	*(volatile uint64_t *)((uint8_t *)qp.db_page + QRNIC_DB_SQ) =
 		htole64(qp.qpn | (uint64_t)(index + 1) << 32);
-	/* The page is write-combining */
+	/* The page is write-combining, so the doorbell is flushed */
 	__sync_synchronize();
 
 	cqe = &cq.ring[cq.consumer & (cq.size - 1)];
@@ -839,7 +855,10 @@ static void test_direct_verbs(void)
 	CHECK(!pair_free(&p));
 }
 
-/* What one has left is not there for the next, whatever pages that one gets */
+/*
+ * Tests that device memory is zero for its next user, even if the pages are
+ * reused.
+ */
 static void test_device_memory(void)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 8192 };
@@ -952,7 +971,9 @@ static int small_write(struct pair *p, uint64_t number)
 	return 0;
 }
 
-/* Where an SQ is, and whether it is as the device wants it: all zeros */
+/*
+ * Returns the address of an SQ, and if it is all zero, as the device requires.
+ */
 static uintptr_t small_ring(struct ibv_qp *qp, bool *zero)
 {
 	struct qrnicdv_qp dv;
@@ -967,7 +988,10 @@ static uintptr_t small_ring(struct ibv_qp *qp, bool *zero)
 	return (uintptr_t)dv.sq.ring;
 }
 
-/* Queues of less than a page share pages, which the next ones get zeroed */
+/*
+ * Tests that queues of less than a page share pages, and that reused parts are
+ * zero.
+ */
 static void test_small_queues(void)
 {
 	struct ibv_qp_cap least = { 1, 1, 1, 1, 0 }, cap;
@@ -993,7 +1017,10 @@ static void test_small_queues(void)
 	CHECK(again == ring && zero);
 	CHECK(!pair_free(&p[0]));
 
-	/* Of all sizes, more than one slab of each, and with holes */
+	/*
+	 * All sizes are used, with more than one slab of each, and with free
+	 * parts between
+	 */
 	for (i = 0; i < SMALL_PAIRS; i++) {
 		cap = (struct ibv_qp_cap){ 1 << i % 7, 1 << i / 7, 1, 1, 0 };
 		CHECK(!pair_make(&p[i], &cap, 0));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * shared-hosts-test.c: all processes of one host talk to all of another, through one
- * shared connection for each process of the first host. A process of the second host
- * makes the other end of each, and all processes there have members of it. Arguments: the
- * adapter, the index of the GID, the number of processes, and of the second host the name
- * of the first.
+ * shared-hosts-test.c: tests shared connections between two hosts. All
+ * processes of one host communicate with all processes of the other. Each
+ * process of the first host has one shared connection to a process of the
+ * second host. All processes there have members of it.
+ *
+ * The arguments are the adapter, the index of the GID and the number of
+ * processes, and for the second host the name of the first.
  */
 #include <netdb.h>
 #include <pthread.h>
@@ -18,7 +20,10 @@
 #define PORT "18612"
 #define MOST 8
 #define ROUNDS 20u
-/* Of a connection: what comes by writes of two rounds, by sends, what is read */
+/*
+ * Layout of the memory of a connection: writes of two rounds, sends, and the
+ * source of reads
+ */
 #define PLACE 16384u
 #define SEND_AT 8192u
 #define SOURCE_AT 12288u
@@ -34,12 +39,13 @@ struct address {
 	uint32_t members[MOST];
 };
 
-/* What the processes of a host share */
+/* Memory that the processes of a host share */
 struct shared {
 	pthread_barrier_t barrier;
-	struct address here[MOST];	/* of each process */
+	struct address here[MOST];	/* one for each process */
 	struct address there[MOST];
-	uint64_t keys[MOST];		/* of the carriers, and nobody else's to know */
+	/* keys of the carriers, which must not leave the host */
+	uint64_t keys[MOST];
 	atomic_uint good;
 };
 
@@ -52,21 +58,24 @@ static struct shared *shared;
 static unsigned int processes, rank;
 static bool first;
 static const char *device;
-/* Two, as what is read ahead would be in the way of what is written */
+/* Two streams, because data that is read ahead must not block writes */
 static FILE *from_other, *to_other;
 static struct ibv_cq *cq;
 static struct ibv_qp *carrier;
 static struct connection connections[MOST];
 
-/* All processes of the host have come here, and the one that speaks to the other host. */
+/*
+ * Waits until all processes of the host, and the process that exchanges data
+ * with the other host, are here.
+ */
 static void together(void)
 {
 	pthread_barrier_wait(&shared->barrier);
 }
 
 /*
- * A process. Its memory has a half of what comes, and a half that things come from, with a
- * place for each process of the other host.
+ * Returns an address in the memory of a process. One half is for received data,
+ * and one half for sent data, with a place for each process of the other host.
  */
 static uint8_t *in(unsigned int peer, size_t at)
 {
@@ -78,7 +87,7 @@ static uint8_t *out(unsigned int peer, size_t at)
 	return in(peer, at) + HALF;
 }
 
-/* Nothing of one connection, host and round is like that of another */
+/* Fills in data that differs for each connection, host and round. */
 static void pattern(uint8_t *bytes, uint32_t length, bool from_first,
 		    unsigned int of_first, unsigned int of_second, uint32_t round)
 {
@@ -163,7 +172,10 @@ static void carrier_make(void)
 static void carrier_connect(void)
 {
 	const struct address *peer = &shared->there[rank];
-	/* One of the two ends is not told, and learns it */
+	/*
+	 * One of the two carriers does not get the number of its peer, and
+	 * learns it from the first packet
+	 */
 	struct ibv_qp_attr attr = path_to(peer, first ? peer->carrier : 0);
 
 	modify(carrier, attr, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT);
@@ -173,7 +185,10 @@ static void carrier_connect(void)
 	       IBV_QP_RETRY_CNT);
 }
 
-/* On the first host of its own carrier, on the second of that of its other end */
+/*
+ * Creates a member. On the first host it uses the carrier of its own process,
+ * and on the second host the carrier that belongs to the peer.
+ */
 static void member_make(unsigned int peer)
 {
 	unsigned int owner = first ? rank : peer;
@@ -246,9 +261,10 @@ static void post(unsigned int peer, enum ibv_wr_opcode opcode, uint8_t *from,
 }
 
 /*
- * A write, a read and an atomic, and a send that says that the write is there. What the
- * other end has in this round's place is of two rounds ago, and was looked at: else it had
- * not sent what this end has received since.
+ * Posts a write, a read, an atomic and a send, which announces the write. The
+ * place of this round has data of two rounds ago. The peer has checked this
+ * data, because otherwise it would not have sent the message that this end has
+ * received since.
  */
 static void round_begin(unsigned int peer)
 {
@@ -319,7 +335,7 @@ static void traffic(void)
 			received(wc.wr_id, &wc);
 		else
 			c->sent++;
-		/* This end goes on when the other one has what it needs, too */
+		/* The next round begins when the peer also has what it needs */
 		if (c->round < ROUNDS && c->sent == operations() &&
 		    c->received > c->round) {
 			round_end(wc.wr_id);
@@ -349,7 +365,10 @@ static void process(void)
 	traffic();
 	together();
 	together();
-	/* Of the second host's carriers some go before others' members. */
+	/*
+	 * Some carriers of the second host are destroyed before members of
+	 * other processes
+	 */
 	CHECK(!ibv_destroy_qp(carrier));
 	for (peer = 0; peer < processes; peer++)
 		CHECK(!ibv_destroy_qp(connections[peer].qp));
@@ -373,9 +392,7 @@ static void __attribute__((noreturn)) child(char **argv)
 	_exit(tear_down() != 0);
 }
 
-/*
- * The one that speaks to the other host, and counts
- */
+/* Exchanges data with the other host and counts results. */
 
 static void exchange(void)
 {
@@ -386,7 +403,10 @@ static void exchange(void)
 	CHECK(fread(shared->there, 1, length, from_other) == length);
 }
 
-/* Queue pairs of this host that "rdma resource" shows with such a detail */
+/*
+ * Returns how many queue pairs of this host "rdma resource" lists with a
+ * detail.
+ */
 static unsigned int shown(const char *detail)
 {
 	char line[4096], command[128];
@@ -424,12 +444,12 @@ static void all_to_all(void)
 	exchange();
 	together();
 	together();
-	/* Nobody sends to a member that is not connected yet. */
+	/* All members are connected before the first message is sent */
 	exchange();
 	count();
 	together();
 	together();
-	/* Nor does anybody go to whom somebody has something to say. */
+	/* No process ends before the last message has arrived */
 	exchange();
 	together();
 }
@@ -495,7 +515,10 @@ int main(int argc, char **argv)
 	pthread_barrierattr_init(&attr);
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_barrier_init(&shared->barrier, &attr, processes + 1);
-	/* A process that fails leaves the others waiting. */
+	/*
+	 * The alarm is needed, because the other processes wait for a process
+	 * that has failed
+	 */
 	alarm(patience_ms() / 1000 * 2);
 	end = setjmp(test_end);
 	if (!end)

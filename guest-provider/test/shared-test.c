@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * shared-test.c: shared connections: carriers and their members, through the loopback of
- * one adapter. With "loop" behind the adapter and the GID it makes traffic without end,
- * for whoever kills it.
+ * shared-test.c: tests shared connections: carriers and their members, through
+ * the loopback of one adapter. The arguments are the adapter and the index of
+ * the GID. With "loop" behind them the program sends until it is killed.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #define SHORT 20u
 #define ROUNDS 300
 
-/* Of a slot: what a write, a send, a read and an atomic have */
+/* Layout of a slot: places of a write, a send, a read and an atomic */
 #define WRITE_AT 0u
 #define WRITE_LENGTH 9000u
 #define SEND_AT 9000u
@@ -28,7 +28,7 @@
 
 static struct ibv_qp_cap cap = { 64, 64, 1, 1, 64 };
 
-/* Two carriers, connected to each other, and pairs of members */
+/* Two connected carriers, and pairs of members */
 static struct ibv_cq *carrier_cq;
 static struct ibv_qp *carriers[2];
 static uint64_t keys[2];
@@ -136,7 +136,7 @@ static struct ibv_qp *member_new(struct pair *p, uint32_t number, uint64_t key,
 	return qrnicdv_create_qp(context, &attr, &dv, sizeof(dv));
 }
 
-/* Two members, of these carriers; not connected yet */
+/* Creates two members of these carriers, which are not connected yet. */
 static void member_make(struct pair *p, const uint32_t *numbers,
 			struct qrnicdv_qp_init_attr dv, uint64_t ops)
 {
@@ -233,7 +233,7 @@ static unsigned int sequence_length(void)
 	return capabilities & QRNIC_CAP_ATOMIC ? 4 : 3;
 }
 
-/* All operations of a member, none of which is waited for */
+/* Posts all operations of a member and waits for none. */
 static void begin(unsigned int m, uint32_t seed)
 {
 	const uint64_t before = seed;
@@ -285,7 +285,7 @@ static void work(uint32_t seed)
 		end_of(m, seed);
 }
 
-/* All but member 0 */
+/* Runs all members but member 0. */
 static void others_work(uint32_t seed)
 {
 	unsigned int m;
@@ -318,7 +318,10 @@ static void expect_event(enum ibv_event_type type, const struct ibv_qp *qp)
 	CHECK(event.event_type == type && event.element.qp == qp);
 }
 
-/* An adapter that has none says so, and others are told what they do wrong. */
+/*
+ * Checks that creation fails with an error. Without the capability the error is
+ * EOPNOTSUPP.
+ */
 static void refuses(int error, struct ibv_qp_init_attr_ex attr,
 		    const struct qrnicdv_qp_init_attr *dv, size_t size)
 {
@@ -389,7 +392,10 @@ static void test_refused(void)
 		offsetof(struct qrnicdv_qp_init_attr, carrier));
 	refuses(EINVAL, carrier, &of_carrier,
 		offsetof(struct qrnicdv_qp_init_attr, options) - 1);
-	/* A program that was compiled before there were options */
+	/*
+	 * A program that was compiled before options existed has a shorter
+	 * structure
+	 */
 	dv = of_carrier;
 	qp = qrnicdv_create_qp(context, &carrier, &dv,
 			       offsetof(struct qrnicdv_qp_init_attr, options));
@@ -406,7 +412,10 @@ static void test_operations(void)
 	shared_free();
 }
 
-/* To RTR; only the right number with the right key makes a member. */
+/*
+ * Checks the result of the transition to RTR. Only the right number with the
+ * right key makes a member.
+ */
 static void joins(uint32_t number, uint64_t key, int expected)
 {
 	struct pair *p = &members[0];
@@ -433,7 +442,10 @@ static void test_right(void)
 	for (unsigned int bit = 0; bit < 64; bit++)
 		joins(number, keys[0] ^ 1ull << bit, EACCES);
 	joins(carriers[1]->qp_num, keys[0], EACCES);
-	/* A member's own, that of the kernel's GSI queue pair, and nobody's */
+	/*
+	 * The numbers of a member, of the kernel's GSI queue pair, and of no
+	 * queue pair
+	 */
 	joins(members[0].qp[0]->qp_num, keys[0], EACCES);
 	joins(1, keys[0], EACCES);
 	joins(0xfffffe, keys[0], EACCES);
@@ -441,7 +453,10 @@ static void test_right(void)
 	shared_free();
 }
 
-/* A member waits for its carrier, and has no greater path MTU. */
+/*
+ * Tests that the carrier of a member must be ready, and that its path MTU is
+ * the largest of its members.
+ */
 static void test_states(void)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
@@ -467,11 +482,11 @@ static void test_states(void)
 	joins(early->qp_num, key, EINVAL);
 	CHECK(!ibv_destroy_qp(early));
 	work(1);
-	/* A carrier keeps its path as long as it has members. */
+	/* A carrier with members keeps its path */
 	CHECK(to_state(carriers[0], IBV_QPS_RESET) == EBUSY);
 	CHECK(state_of(carriers[0]) == IBV_QPS_RTS);
 	work(2);
-	/* It leaves in RESET, and comes back. */
+	/* The member leaves its carrier in RESET, and joins it again */
 	for (unsigned int i = 0; i < 2; i++)
 		CHECK(!to_state(members[0].qp[i], IBV_QPS_RESET));
 	CHECK(!pair_connect(&members[0]));
@@ -490,7 +505,7 @@ static void test_not_posted_to(void)
 	carriers_free();
 }
 
-/* What other queue pairs have, members have, too. */
+/* Tests that members can have the attributes of other queue pairs. */
 static void kind(struct qrnicdv_qp_init_attr dv, uint64_t ops, bool with_srq)
 {
 	struct ibv_srq_init_attr srq = { .attr = { 8, 1, 0 } };
@@ -569,7 +584,10 @@ static void test_kinds(void)
 		kind(stream, 0, false);
 }
 
-/* Carriers agree on selective repeat; members have nothing to agree on. */
+/*
+ * Tests that carriers agree on selective repeat, and that members have no
+ * options.
+ */
 static void test_options(void)
 {
 	struct ibv_ece all = { QRNIC_ECE_VENDOR_ID, ~0u, 0 }, ece;
@@ -597,7 +615,7 @@ static void test_options(void)
 	shared_free();
 }
 
-/* Who has not got the right to write fails, and nobody else. */
+/* Tests that a member without the right to write fails, and no other. */
 static void test_error(void)
 {
 	struct ibv_sge sge = sge_of(0, 64);
@@ -624,7 +642,10 @@ static void test_error(void)
 	shared_free();
 }
 
-/* A member whose other end has posted nothing waits, and nobody else. */
+/*
+ * Tests that a member waits if its peer has posted no receive, and no other
+ * member waits.
+ */
 static void test_not_ready(void)
 {
 	struct ibv_wc wc;
@@ -632,7 +653,7 @@ static void test_not_ready(void)
 	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
 	shared_make(MEMBERS);
 	begin(0, 3);
-	/* The write comes before the send, and the send before the rest */
+	/* The write completes before the send, and the send before the rest */
 	CHECK(poll_one(members[0].send_cq, &wc) == 1 && !wc.status);
 	CHECK(wc.wr_id == IBV_WR_RDMA_WRITE);
 	for (uint32_t seed = 1; seed < 10; seed++)
@@ -649,7 +670,10 @@ static void test_not_ready(void)
 	shared_free();
 }
 
-/* Members go with their carrier: one that waits, and those that do nothing. */
+/*
+ * Tests that members fail with their carrier: one with outstanding work, and
+ * idle ones.
+ */
 static void test_carrier_error(void)
 {
 	struct ibv_wc wc;
@@ -667,13 +691,13 @@ static void test_carrier_error(void)
 		expect_event(IBV_EVENT_QP_FATAL, members[m].qp[0]);
 	for (m = 0; m < 3; m++) {
 		CHECK(state_of(members[m].qp[0]) == IBV_QPS_ERR);
-		/* The other end does not know, and has nothing to say. */
+		/* The peer is not notified, and has nothing to send */
 		CHECK(state_of(members[m].qp[1]) == IBV_QPS_RTS);
 	}
 	shared_free();
 }
 
-/* To nobody: the carrier gives up, and says so. */
+/* Tests a carrier that fails because its peer does not exist. */
 static void test_carrier_fails(void)
 {
 	struct ibv_wc wc;
@@ -699,8 +723,9 @@ static void test_carrier_fails(void)
 }
 
 /*
- * Carriers go first; their members go on, have no successors, and take them along: so
- * often that a device with few queue pairs would have none left.
+ * Tests carriers that are destroyed first. The members of such a carrier
+ * continue, and the last one frees the carrier. The test repeats this until a
+ * device with few queue pairs would have none left.
  */
 static void test_order(void)
 {
@@ -719,7 +744,7 @@ static void test_order(void)
 		}
 		members_free();
 	}
-	/* In RESET, too, and in the other order */
+	/* The members are in RESET, and the order is reversed */
 	shared_make(2);
 	carriers_free();
 	for (int i = 0; i < 2; i++) {
@@ -733,7 +758,7 @@ static void test_order(void)
 	shared_free();
 }
 
-/* What another process of the test has of its own */
+/* Objects of another process of the test */
 static struct ibv_pd *own_pd;
 static struct ibv_cq *own_cq;
 
@@ -761,7 +786,7 @@ struct owned {
 	uint64_t keys[2];
 };
 
-/* Makes the carriers, sends their numbers and keys, and is killed. */
+/* Creates the carriers, sends their numbers and keys, and is killed. */
 static void __attribute__((noreturn)) owner(const char *name, int tell)
 {
 	struct owned owned = {};
@@ -828,8 +853,8 @@ struct haste {
 };
 
 /*
- * Makes carriers and destroys them when somebody is on the way to them: at once, or so
- * late that he is there.
+ * Creates carriers and destroys them while a member is joining: at once, or so
+ * late that it has joined.
  */
 static void __attribute__((noreturn)) owner_in_haste(const char *name,
 						     struct haste *haste)
@@ -878,7 +903,10 @@ static void test_haste(void)
 				(struct qrnicdv_qp_init_attr){}, 0);
 		CHECK(qp && !to_init(qp));
 		haste->number = 0;
-		/* The same number may be a new carrier's, which is not in RTR yet. */
+		/*
+		 * A new carrier, which is not in RTR yet, may have the same
+		 * number
+		 */
 		err = to_rtr(qp, 1);
 		CHECK(!err || err == EACCES || err == EINVAL);
 		got += !err;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * sharing-test.c: connections that share another without knowing of it, as the options of
- * enhanced connection establishment agree on it: who offers which number, who answers
- * which, and what becomes of connections that do, or should not have. Two contexts are two
- * processes. Behind the adapter and the GID there may be the index of a GID of another
- * address, or "loop": traffic without end, for whoever takes the process or the device away.
+ * sharing-test.c: tests connections that share another connection by ECE,
+ * without support of the program: offered and answered numbers, and errors. Two
+ * contexts represent two processes.
+ *
+ * The arguments are the adapter and the index of the GID. A third argument is
+ * the index of a GID with another address, or "loop". With "loop" the program
+ * sends until it is killed, also when the device is removed.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -21,16 +23,16 @@
 #define OFFER QRNIC_ECE_SHARE_OFFER
 #define ANSWER QRNIC_ECE_SHARE_ANSWER
 
-static struct ibv_context *other;	/* process */
+static struct ibv_context *other;	/* the other process */
 static int other_gid_index = -1;
 
-/* A queue pair of a process, and all that it needs of it */
+/* A queue pair of a process and its objects */
 struct end {
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	size_t at;			/* its half of the buffer */
+	size_t at;			/* offset of its half of the buffer */
 };
 
 static struct end end_in(struct ibv_context *process, size_t at)
@@ -102,7 +104,10 @@ static void counters(const char *name, uint64_t *value)
 	char path[256];
 	FILE *file;
 
-	/* The kernel answers with what it has read in the last 10 ms */
+	/*
+	 * The wait is needed, because the kernel returns a value that may be 10
+	 * ms old
+	 */
 	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/hw_counters/%s",
 		 ibv_get_device_name(context->device), name);
@@ -111,7 +116,10 @@ static void counters(const char *name, uint64_t *value)
 	fclose(file);
 }
 
-/* As the connection manager does: the asking end, and then the answering one, agree. */
+/*
+ * Exchanges options as the connection manager does: the end that connects
+ * offers, and its peer answers.
+ */
 static uint32_t agree(struct end *asks, struct end *answers)
 {
 	uint32_t answer = answered_by(answers, offered_by(asks));
@@ -151,7 +159,10 @@ static enum ibv_wc_status write_to(struct end *from, struct end *to, uint32_t le
 	return wc.status;
 }
 
-/* Both write; the answering end, which does not know the other, first */
+/*
+ * Checks writes in both directions. The answering end writes first, because it
+ * does not know its peer's number.
+ */
 static void works(struct end *asks, struct end *answers)
 {
 	CHECK(!write_to(answers, asks, 9000));
@@ -182,7 +193,10 @@ static void test_options(void)
 				QRNIC_QPO_ADAPTIVE_ROUTING);
 	CHECK((selective & 0xff) == (ANSWER | QRNIC_QPO_SELECTIVE_REPEAT));
 	CHECK(!(answered_by(&two, 0x65432100 | OFFER) & QRNIC_QPO_SELECTIVE_REPEAT));
-	/* Who has it offers another number: the carriers are others. */
+	/*
+	 * A queue pair with this option offers another number, because its
+	 * carriers are different
+	 */
 	set(&one, QRNIC_QPO_SELECTIVE_REPEAT);
 	CHECK(query(&one) == QRNIC_QPO_SELECTIVE_REPEAT);
 	end_free(&one);
@@ -202,13 +216,20 @@ static void test_answers(void)
 	CHECK(NUMBER(answered_by(&three, 0xabcdee00 | OFFER)) != NUMBER(answer));
 	end_free(&three);
 	end_free(&two);
-	/* Nobody has it any more: the other end's carrier must not take it for the old one */
+	/*
+	 * The number is unused. The new number must differ from the old one,
+	 * because the peer's carrier would otherwise mistake the new carrier
+	 * for the old one
+	 */
 	one = end_in(context, 0);
 	CHECK(NUMBER(answered_by(&one, 0xabcdef00 | OFFER)) != NUMBER(answer));
 	end_free(&one);
 }
 
-/* Many connections of one process to two others: one carrier at each end */
+/*
+ * Tests many connections of one process to two others, which need one carrier
+ * at each end.
+ */
 static void test_connections(void)
 {
 	struct end asks[8], answers[8];
@@ -226,7 +247,10 @@ static void test_connections(void)
 		works(&asks[i], &answers[i]);
 	}
 	counters("tx_inner", &after);
-	/* 9 packets of each write, an ACK at least; one introduction */
+	/*
+	 * Each write has 9 packets and at least one ACK; there is one
+	 * introduction
+	 */
 	CHECK(after - before >= 8 * 2 * 10 + 1);
 	for (unsigned int i = 0; i < 4; i++)
 		end_free(&asks[i]);
@@ -238,7 +262,9 @@ static void test_connections(void)
 		end_free(&asks[i]);
 }
 
-/* Only one end wants to: the connection has a path of its own. */
+/*
+ * Tests that the connection has its own path if only one end requests sharing.
+ */
 static void test_declined(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
@@ -259,7 +285,7 @@ static void test_declined(void)
 	end_free(&two);
 }
 
-/* What nobody asked for is not believed, and what is no number is none. */
+/* Tests unrequested answers and invalid numbers, which are ignored. */
 static void test_unasked(void)
 {
 	struct end one = end_in(context, 0);
@@ -274,7 +300,10 @@ static void test_unasked(void)
 	CHECK(!ibv_set_ece(one.qp, &alien));
 	CHECK(!query(&one));
 	end_free(&one);
-	/* As the end that accepts does, which is in RESET, and has asked what it has */
+	/*
+	 * The accepting end does the same: in RESET, after a query of its own
+	 * options
+	 */
 	one = end_in(context, 0);
 	offered_by(&one);
 	set(&one, 0x12345600 | ANSWER);
@@ -282,7 +311,7 @@ static void test_unasked(void)
 	end_free(&one);
 }
 
-/* No second carrier is made for who is connected. */
+/* Tests that a connected queue pair gets no second carrier. */
 static void test_twice(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
@@ -294,7 +323,7 @@ static void test_twice(void)
 	end_free(&two);
 }
 
-/* Who was refused offers another number from then on. */
+/* Tests that a process offers another number after a failed connection. */
 static void test_refused(void)
 {
 	struct end one = end_in(context, 0), two = end_in(context, 0), three;
@@ -310,8 +339,8 @@ static void test_refused(void)
 }
 
 /*
- * The other end has told the number of a carrier that is none, or is not for this one: the
- * connection fails, and what is offered from then on is another number.
+ * Tests an answer with a number that is no carrier, or a carrier of another
+ * process. The connection fails, and the next offer has another number.
  */
 static void test_forged(void)
 {
@@ -332,8 +361,9 @@ static void test_forged(void)
 }
 
 /*
- * The answering process has gone, and with it the carrier; the asking one notices when it
- * sends. What it connects then works, before and after.
+ * Tests that the answering process has ended, with its carrier. The process
+ * that connects notices this when it sends. The next connection must work,
+ * before and after that.
  */
 static void test_gone(void)
 {
@@ -343,7 +373,10 @@ static void test_gone(void)
 
 	works(&one, &two);
 	end_free(&two);
-	/* Not yet noticed: the same offer, another answer */
+	/*
+	 * The end of the process is not yet noticed: the same offer gets
+	 * another answer
+	 */
 	three = end_in(context, 0);
 	four = end_in(other, HALF);
 	CHECK(offered_by(&three) == offer);
@@ -364,7 +397,7 @@ static void test_gone(void)
 	end_free(&six);
 }
 
-/* A queue pair comes back from RESET, with a connection of its own. */
+/* Tests that a queue pair has its own connection after RESET. */
 static void test_reset(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
@@ -385,7 +418,7 @@ static void test_reset(void)
 	end_free(&two);
 }
 
-/* The carrier of the answering end leads to one address. */
+/* Tests that the carrier of the answering end leads to only one address. */
 static void test_other_path(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
@@ -450,9 +483,10 @@ static void become_other_network(void)
 }
 
 /*
- * A process that knows the number of an offer answers it first, and connects its carrier to
- * another address. Processes of another user, or in another network namespace, must not
- * notice: their connections fit, and have another carrier.
+ * Tests a process that knows the number of an offer, answers it first, and
+ * connects its carrier to another address. Processes of another user, or in
+ * another network namespace, must not be affected. The connections of those
+ * processes work, because they have another carrier.
  */
 static void test_stranger(void (*become_stranger)(void))
 {
@@ -462,7 +496,7 @@ static void test_stranger(void (*become_stranger)(void))
 	struct end stranger;
 	pid_t process;
 
-	/* The victim has its answer already. */
+	/* The other process already has its answer */
 	answer = answered_by(&two, offer);
 	CHECK(!pipe(there) && !pipe(here));
 	fflush(stdout);
@@ -512,7 +546,7 @@ static void test_other_network(void)
 	test_stranger(become_other_network);
 }
 
-/* Moves to RTR over the path of gid_index, with a wrong attribute */
+/* Moves to RTR over the path of gid_index, with a wrong attribute. */
 static int to_rtr_wrong(struct ibv_qp *qp, enum ibv_mtu mtu, int without)
 {
 	struct ibv_qp_attr attr = {
@@ -535,20 +569,28 @@ static int to_rtr_wrong(struct ibv_qp *qp, enum ibv_mtu mtu, int without)
 					 IBV_QP_MIN_RNR_TIMER) & ~without);
 }
 
-/* A modify call that fails leaves the carrier of the answer without a path. */
+/*
+ * Tests that a failed modify call leaves the carrier of the answer without a
+ * path.
+ */
 static void test_failed_modify(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
 	uint32_t answer = answered_by(&two, offered_by(&one));
 
 	CHECK(!to_init(one.qp) && !to_init(two.qp));
-	/* The driver rejects it: an attribute is missing */
+	/* The driver rejects the call because an attribute is missing */
 	CHECK(to_rtr_wrong(two.qp, IBV_MTU_1024, IBV_QP_RQ_PSN) == EINVAL);
-	/* The device rejects it: the carrier has a smaller path MTU */
+	/*
+	 * The device rejects the call because the carrier has a smaller path
+	 * MTU
+	 */
 	CHECK(to_rtr_wrong(two.qp, IBV_MTU_4096, 0) == EINVAL);
 	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
 	set(&one, answer);
-	/* Nor does the end that offered keep a carrier that has no member. */
+	/*
+	 * The end that offered must not keep a carrier without members either
+	 */
 	CHECK(to_rtr_wrong(one.qp, IBV_MTU_4096, 0) == EINVAL);
 	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
 	works(&one, &two);
@@ -569,8 +611,9 @@ static void *query_always(void *qp)
 }
 
 /*
- * An answer changes the queue pair, so no answer is given while another thread
- * uses the queue pair. That connection then has its own path.
+ * Tests that no answer is given while another thread uses the queue pair,
+ * because an answer changes the queue pair. The connection then has its own
+ * path.
  */
 static void test_exclusive(void)
 {
@@ -579,7 +622,9 @@ static void test_exclusive(void)
 	struct ibv_ece ece;
 	pthread_t thread;
 
-	/* In real time the two threads do not preempt each other. */
+	/*
+	 * With a real-time scheduler the two threads do not preempt each other
+	 */
 	if (sched_getscheduler(0) != SCHED_OTHER) {
 		end_free(&one);
 		return;
@@ -596,7 +641,10 @@ static void test_exclusive(void)
 	end_free(&one);
 }
 
-/* Two processes that offer the same number from two addresses are both answered. */
+/*
+ * Tests that two processes with the same number and different addresses both
+ * get an answer.
+ */
 static void test_same_number(void)
 {
 	struct end one = end_in(other, HALF), two = end_in(context, 0), three;
@@ -614,7 +662,7 @@ static void test_same_number(void)
 	end_free(&three);
 }
 
-/* Others than reliable connections offer nothing, and answer nothing. */
+/* Tests that only reliable connections offer and answer. */
 static void test_types(void)
 {
 	struct ibv_ece ece = { .vendor_id = QRNIC_ECE_VENDOR_ID };
@@ -627,7 +675,7 @@ static void test_types(void)
 	CHECK(!pair_free(&p));
 }
 
-/* Until the device has gone; then it waits to be killed. */
+/* Sends until the device is removed, and then waits to be killed. */
 static void endless(void)
 {
 	struct end asks[4], answers[4];

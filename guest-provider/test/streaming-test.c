@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * streaming-test.c: receive queues whose buffers take many messages: each byte is where
- * the completion says, no byte is of two messages, and each buffer is used up once. The
- * argument "loop" behind the GID's index goes on until somebody kills the program.
+ * streaming-test.c: tests receive queues whose buffers receive many messages.
+ * Each byte is at the offset of its completion, messages do not overlap, and
+ * each buffer is used up once. The arguments are the adapter and the index of
+ * the GID. With "loop" behind them the program sends until it is killed.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -104,7 +105,7 @@ static struct ibv_srq *make_srq(bool xrc)
 	return qrnicdv_create_srq(context, &attr, &dv, sizeof(dv));
 }
 
-/* The work request of a buffer has two pieces, and its number. */
+/* Posts a buffer of two segments, whose number is its wr_id. */
 static void post_buffer(uint32_t number)
 {
 	uint32_t first = SIZE / 3;
@@ -139,7 +140,10 @@ static void connect_all(void)
 	CHECK(ah);
 }
 
-/* types: of as many queue pairs; with an SRQ or for one an RQ; number of CQs */
+/*
+ * Creates queue pairs of these types, with an SRQ, or with an RQ for one, and a
+ * number of CQs.
+ */
 static void make(const enum ibv_qp_type *types, int number, bool shared,
 		 int number_of_cqs)
 {
@@ -227,7 +231,7 @@ static void send_one(int i)
 	CHECK(!ibv_post_send(from[i], &wr, &bad));
 }
 
-/* One completion, on which the CQ stands */
+/* Checks the current completion of a CQ. */
 static void look(struct ibv_cq_ex *of)
 {
 	uint32_t length = ibv_wc_read_byte_len(of), offset, flags, i, header;
@@ -253,7 +257,10 @@ static void look(struct ibv_cq_ex *of)
 	if (flags & QRNICDV_WC_STREAM_USED) {
 		used_count++;
 		posted[number] = false;
-		/* Whoever writes there now writes into the wrong buffer */
+		/*
+		 * A later write to the buffer would now be an error, so its
+		 * contents are overwritten
+		 */
 		memset(buffer + HALF + number * SIZE, 0xee, SIZE);
 	}
 }
@@ -271,7 +278,10 @@ static bool take(struct ibv_cq_ex *of)
 	return true;
 }
 
-/* Unreliable messages are not lost on the way to ourselves, but for want of buffers. */
+/*
+ * Sends messages of all types. Unreliable messages are lost only if there is no
+ * buffer, because the loopback loses nothing.
+ */
 static void traffic(uint32_t count)
 {
 	uint64_t end = now_ms() + SECONDS * 1000;
@@ -301,7 +311,7 @@ static void traffic(uint32_t count)
 		}
 	}
 	CHECK(used_count >= count / MESSAGES / 2);
-	/* More than one message for each buffer */
+	/* Each buffer must have received several messages */
 	CHECK(used_count * 4 < received_count);
 }
 
@@ -340,7 +350,7 @@ static void test_shared(void)
 	unmake();
 }
 
-/* Completions of a buffer are in several CQs. */
+/* Tests completions of a buffer in several CQs. */
 static void test_several_cqs(void)
 {
 	make(all_kinds, QPS, true, QPS);
@@ -357,7 +367,7 @@ static void test_xrc(void)
 	unmake();
 }
 
-/* The SRQ gets other rings while buffers are open. */
+/* Tests an SRQ whose ring is replaced while buffers are open. */
 static void test_resize(void)
 {
 	static const uint32_t sizes[] = { 60, 15, 300, 10 };
@@ -375,7 +385,9 @@ static void test_resize(void)
 	unmake();
 }
 
-/* The open buffer and those behind it, each once */
+/*
+ * Tests that a flush completes the open buffer and those behind it once each.
+ */
 static void test_flush(void)
 {
 	const enum ibv_qp_type type = IBV_QPT_RC;
@@ -401,7 +413,10 @@ static void test_flush(void)
 	unmake();
 }
 
-/* A queue pair goes: the others of the SRQ go on, and no buffer is lost. */
+/*
+ * Tests that a queue pair of an SRQ is destroyed: the others continue, and no
+ * buffer is lost.
+ */
 static void test_one_goes(void)
 {
 	struct ibv_sge sge = sge_of(0, LONGEST);
@@ -413,7 +428,10 @@ static void test_one_goes(void)
 	make(all_kinds, QPS, true, 1);
 	for (i = 0; i < 20; i++) {
 		traffic(100);
-		/* In the middle of a message, if it is not over by then */
+		/*
+		 * The queue pair is destroyed in the middle of a message,
+		 * unless it is already complete
+		 */
 		CHECK(!ibv_post_send(from[0], &wr, &bad));
 		CHECK(!to_state(from[0], IBV_QPS_ERR));
 		CHECK(!ibv_destroy_qp(to[0]) && !ibv_destroy_qp(from[0]));
@@ -431,8 +449,8 @@ static void test_one_goes(void)
 }
 
 /*
- * Longer than the longest message: the peer's mistake does not use the buffer up, but the
- * queue pair is flushed then, and that does.
+ * Tests a message that is too long. The message does not use up the buffer, but
+ * the queue pair is then flushed, which does.
  */
 static void test_too_long(void)
 {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * tag-test.c: tag lists of SRQs. Messages of both protocols meet entries in the order that
- * a list of our own predicts, or the software that the manual asks for takes them; each
- * byte is where it belongs, and no other has changed. The argument "loop" behind the GID's
- * index goes on until somebody kills the program.
+ * tag-test.c: tests tag lists of SRQs. Messages of both protocols meet entries.
+ * A software list predicts which entry matches, or a receiver handles
+ * unexpected messages as the manual requires. Every byte is compared, including
+ * the bytes around the buffers.
+ *
+ * The arguments are the adapter and the index of the GID. With "loop" behind
+ * them the program sends until it is killed.
  */
 #define _GNU_SOURCE
 #include "tags.h"
@@ -16,22 +19,26 @@
 #define MOVING_TAGS 64u
 #define CANCELS 500u
 #define BAD_HEADERS 7
-/* wr_id of what receivers send themselves */
+/* wr_id of work requests that the receiver posts */
 #define OF_READ (1ull << 32)
 #define OF_FIN (2ull << 32)
 #define OF_CANCEL (1ull << 32)
 
-static uint32_t first, last;		/* of our own list, or NONE */
+/* head and tail of the software list, or NONE */
+static uint32_t first, last;
 static uint32_t listed, completed, finished, unexpected, told, sent;
 static uint32_t under_way[QPS];
-static uint32_t slots_used;		/* a bit for each */
+static uint32_t slots_used;		/* one bit for each slot in use */
 static bool sync_wanted;
 
-/* The kinds of messages of the moving list: one queue for each */
+/* Lists of the moving test: one queue for each kind of message */
 static uint32_t stored_first[KINDS], stored_last[KINDS];
 static uint32_t posted_first[KINDS], posted_last[KINDS], sequence[KINDS];
 
-/* Of which kind buffers are posted next; who was canceled takes a place at the end. */
+/*
+ * Kinds of the buffers that are posted next; the kind of a canceled buffer is
+ * appended.
+ */
 static uint32_t order[MOVING + CANCELS], total;
 
 static void (*matched)(uint32_t e, uint32_t m);
@@ -112,7 +119,10 @@ static bool message_start(uint32_t i)
 	return true;
 }
 
-/* A receiver of an unexpected rendezvous has read the data, and tells the sender. */
+/*
+ * Handles the end of a read of an unexpected rendezvous, and notifies the
+ * sender.
+ */
 static void read_ended(uint32_t i)
 {
 	struct message *m = &message[entry[i].message];
@@ -158,7 +168,7 @@ static void begin(void (*match)(uint32_t, uint32_t))
 	matched = match;
 }
 
-/* No byte has changed behind a message's end, nor later. */
+/* Checks that no byte behind the end of a message has changed. */
 static void check_rooms(uint32_t entries)
 {
 	uint32_t i;
@@ -188,8 +198,8 @@ static uint32_t random_length(bool rendezvous)
 }
 
 /*
- * Groups of 1 to 8 messages with the same tag, and as many entries: for it alone, or with
- * masks that leave out any of its low bits.
+ * Makes groups of 1 to 8 messages with the same tag, and as many entries. An
+ * entry matches only this tag, or has a mask without some of the low bits.
  */
 static void many_make(uint32_t *entries, uint32_t *messages)
 {
@@ -219,7 +229,10 @@ static void many_make(uint32_t *entries, uint32_t *messages)
 	}
 }
 
-/* The ring has fewer slots than there are entries to add, and only some are signaled. */
+/*
+ * Adds the entries. The ring has fewer slots than entries, and only some
+ * operations are signaled, so slots must be reused.
+ */
 static void many_add(const uint32_t *entries)
 {
 	uint64_t end = now_ms() + TRAFFIC_MS;
@@ -275,10 +288,13 @@ static void moving_match(uint32_t i, uint32_t m)
 	uint32_t kind = message[m].kind, at = posted_first[kind];
 
 	CHECK(entry[i].kind == kind);
-	/* Messages of a kind meet buffers of the kind in the order of both. */
+	/* Messages of a kind must match the buffers of this kind in order */
 	CHECK(message[m].sequence == sequence[kind]);
 	sequence[kind]++;
-	/* Those that are canceled may be gone before, or not. */
+	/*
+	 * A canceled entry may have been removed before or not, so it is
+	 * skipped
+	 */
 	while (at != i && entry[at].state != LISTED &&
 	       entry[at].state != SPOKEN_FOR)
 		at = entry[at].next;
@@ -288,7 +304,10 @@ static void moving_match(uint32_t i, uint32_t m)
 	entry[i].message = m;
 }
 
-/* What the adapter did not match goes where our own queues say. */
+/*
+ * Sends an unexpected message to its buffer, which the software queues have
+ * chosen.
+ */
 static void moving_copy(uint32_t i, uint32_t m)
 {
 	struct header *h = (struct header *)message[m].copy;
@@ -356,7 +375,10 @@ static void moving_unexpected(const struct completion *c)
 			told));
 }
 
-/* What goes out of the list of a kind goes for good; in it there are few. */
+/*
+ * Removes finished entries from the list of a kind. The list is short, so a
+ * scan is enough.
+ */
 static void posted_forget(uint32_t kind)
 {
 	uint32_t i;
@@ -372,7 +394,10 @@ static void moving_deleted(const struct completion *c)
 
 	if (c->wr_id & OF_CANCEL) {
 		i = c->wr_id & ~OF_CANCEL;
-		/* A message was faster; its completion may be still to come. */
+		/*
+		 * A message was faster than the cancel; its completion may
+		 * follow
+		 */
 		if (c->status == IBV_WC_TM_ERR)
 			return;
 		CHECK(!c->status && entry[i].state == CANCELED);
@@ -381,7 +406,10 @@ static void moving_deleted(const struct completion *c)
 		listed--;
 		return;
 	}
-	/* No message can have matched it: it was put by, and is for one. */
+	/*
+	 * No message can have matched this entry, because it was set aside for
+	 * one
+	 */
 	CHECK(!c->status && entry[i].state == SPOKEN_FOR);
 	listed--;
 	moving_copy(i, entry[i].message);
@@ -435,7 +463,7 @@ static void moving_post(uint32_t i, uint32_t kind, bool by_flags)
 	CHECK(!add_with(i, IBV_OPS_TM_SYNC, told));
 }
 
-/* One that waits is taken back, or one that does no more is named. */
+/* Cancels a waiting entry, or tries to cancel a finished entry. */
 static void moving_cancel(uint32_t i)
 {
 	if (entry[i].state != LISTED && entry[i].state != MATCHED &&
@@ -471,8 +499,9 @@ static uint32_t moving_make(void)
 }
 
 /*
- * Messages come about when buffers for them are posted, before or after. by_flags:
- * software tells what it has seen where flags ask for it; else with every operation.
+ * Sends messages before or after their buffers are posted. With by_flags the
+ * receiver reports unexpected messages only when flags request it, otherwise
+ * with every operation.
  */
 static void moving(bool by_flags)
 {
@@ -519,7 +548,7 @@ static void test_moving_by_flags(void)
 	moving(true);
 }
 
-/* The manual's example, and what goes on behind it */
+/* Tests the example of the manual and the steps after it. */
 static void test_unexpected(void)
 {
 	uint32_t i;
@@ -561,7 +590,9 @@ static void test_unexpected(void)
 	expect(IBV_WC_TM_ADD, 3, IBV_WC_TM_SYNC_REQ);
 	CHECK(!tell(2, IBV_OPS_SIGNALED));
 	expect(IBV_WC_TM_SYNC, NONE, 0);
-	/* Now it is used; and one that was used before always was. */
+	/*
+	 * The entry is in use now. An entry that was in use before always was.
+	 */
 	message_send(5, 0);
 	expect(IBV_WC_TM_RECV, 3, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
 	expect_data(3, 5);
@@ -569,7 +600,10 @@ static void test_unexpected(void)
 	CHECK(expect(IBV_WC_TM_RECV, 2, IBV_WC_TM_MATCH).tag == 5);
 	CHECK(expect(IBV_WC_TM_RECV, 2, IBV_WC_TM_DATA_VALID).length == 4001);
 	expect_data(2, 4);
-	/* What nobody can have seen, and what is less than before */
+	/*
+	 * Both counts are errors: more messages than were received, and less
+	 * than before
+	 */
 	CHECK(!tell(3, 0));
 	expect_error(IBV_WC_LOC_QP_OP_ERR, NONE, QRNIC_SYN_TAG_COUNT);
 	CHECK(!tell(1, 0));
@@ -578,7 +612,7 @@ static void test_unexpected(void)
 	unmake();
 }
 
-/* Messages that have no tag, or no good header */
+/* Tests messages without a tag, or with an invalid header. */
 static void test_untagged(void)
 {
 	static const struct {
@@ -609,7 +643,10 @@ static void test_untagged(void)
 		CHECK(!memcmp(area->wqe[i], area->slot[0], bad[i].length));
 		sent_well(i);
 	}
-	/* They do not count. The entry is there still, for the longest header, too. */
+	/*
+	 * Messages without a valid header do not count. The entry still exists,
+	 * also for the longest header.
+	 */
 	nothing(0);
 	area->slot[0][0] = IBV_TMH_RNDV;
 	sge.length = QRNIC_MAX_RENDEZVOUS;
@@ -630,20 +667,26 @@ static void test_deleted(void)
 	}
 	message_make(0, 9, 100, false);
 	message_make(1, 9, 99, false);
-	/* The first, one in the middle; the second is the first then. */
+	/*
+	 * Removes the first entry and one in the middle; the second entry is
+	 * then the first
+	 */
 	CHECK(!del(0) && !del(2));
 	expect(IBV_WC_TM_DEL, 0, 0);
 	expect(IBV_WC_TM_DEL, 2, 0);
 	message_send(0, 1);
 	expect(IBV_WC_TM_RECV, 1, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
 	expect_data(1, 0);
-	/* Those that are gone, taken out or matched; who asks for nothing hears of it, too. */
+	/*
+	 * These entries were removed or matched. The error completes even if
+	 * the operation is unsignaled.
+	 */
 	CHECK(!del(0) && !del(1));
 	expect_error(IBV_WC_TM_ERR, 0, QRNIC_SYN_TAG_HANDLE);
 	expect_error(IBV_WC_TM_ERR, 1, QRNIC_SYN_TAG_HANDLE);
 	CHECK(!del_with(entry[2].handle, 2, 0, 0));
 	expect_error(IBV_WC_TM_ERR, 2, QRNIC_SYN_TAG_HANDLE);
-	/* Of that which has matched, before its completion was taken */
+	/* The entry has matched, but its completion was not yet polled */
 	message_send(1, 2);
 	completions_wait(ibv_cq_ex_to_cq(cq), 1);
 	CHECK(!del(3));
@@ -653,7 +696,10 @@ static void test_deleted(void)
 	unmake();
 }
 
-/* Entries come back; an old handle never means a new entry. */
+/*
+ * Tests that entries are reused, and that an old handle never names a new
+ * entry.
+ */
 static void test_handles(void)
 {
 	uint32_t handle[3], old, round, i;
@@ -689,7 +735,10 @@ static void test_handles(void)
 	unmake();
 }
 
-/* A ring is as long as it was asked for; what is done by then gives its place back. */
+/*
+ * Tests a full ring. The ring has the requested length, and each finished
+ * operation frees its slot.
+ */
 static void test_full_ring(void)
 {
 	struct ibv_ops_wr wr[20] = {}, *bad = NULL;
@@ -712,7 +761,7 @@ static void test_full_ring(void)
 		for (i = 0; i < 16; i++)
 			expect(IBV_WC_TM_SYNC, i, 0);
 	}
-	/* Without any completion that the program sees */
+	/* Here the program sees no completion at all */
 	for (i = 0; i < 1000; i++) {
 		while ((err = tell(0, 0)) == ENOMEM) {
 			CHECK(!take(&c));
@@ -723,7 +772,10 @@ static void test_full_ring(void)
 	unmake();
 }
 
-/* Buffers of no piece to as many as there may be, all lengths up to 200, and a large one */
+/*
+ * Tests buffers of 0 pieces up to the limit, all lengths up to 200, and a large
+ * one.
+ */
 static void test_pieces(void)
 {
 	struct ibv_device_attr_ex attr;
@@ -792,8 +844,9 @@ static void expect_state(struct ibv_qp *qp, enum ibv_qp_state state)
 }
 
 /*
- * What goes wrong with one queue pair is an error of the entry, and the end of that queue
- * pair, but no other; a rendezvous that is too long is left to us.
+ * Tests errors of one queue pair. The entry completes with the error and this
+ * queue pair fails, but no other. A rendezvous that is too long is left to the
+ * receiver.
  */
 static void test_wrong(void)
 {
@@ -843,7 +896,7 @@ static void test_wrong(void)
 	sent_badly(3, IBV_WC_REM_OP_ERR);
 	expect_state(to[3], IBV_QPS_ERR);
 
-	/* Of four queue pairs one lives, and the list with it. */
+	/* One of four queue pairs still works, and so does the list */
 	entry_make(4, 4, ALL, 1000, 1);
 	message_send(4, 0);
 	expect(IBV_WC_TM_RECV, 3, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
@@ -852,7 +905,10 @@ static void test_wrong(void)
 	unmake();
 }
 
-/* A queue pair goes while messages come: entries and the other queue pairs stay. */
+/*
+ * Tests that entries and other queue pairs survive when a queue pair is
+ * destroyed during traffic.
+ */
 static void test_one_goes(void)
 {
 	uint64_t end = now_ms() + SECONDS * 1000;
@@ -876,7 +932,7 @@ static void test_one_goes(void)
 			;
 		while (ibv_poll_cq(fin_cq, 1, &wc))
 			;
-		/* Each is matched, or flushed, or there still. */
+		/* Each entry was matched, flushed, or is still in the list */
 		for (i = 0; i < 4; i++)
 			CHECK(!del(i));
 		for (gone = i = 0; gone < 4 || i < 4;) {
@@ -945,7 +1001,7 @@ static int qp_error(enum ibv_qp_type type, uint32_t received_inline)
 	return errno;
 }
 
-/* Attributes of the SRQ have their cases in errno-test.c. */
+/* Tests invalid calls. Invalid attributes of the SRQ are in errno-test.c. */
 static void test_refused(void)
 {
 	struct ibv_srq_init_attr plain = { .attr = { 4, 1, 0 } };
@@ -987,7 +1043,7 @@ static void test_refused(void)
 	CHECK(attr.tm_caps.max_sge < 64 && !post_ops(&wr));
 	wr.tm.add.num_sge++;
 	CHECK(post_ops(&wr) == EINVAL);
-	/* An SRQ without a list */
+	/* This SRQ has no list */
 	other = ibv_create_srq(pd, &plain);
 	CHECK(other);
 	wr = (struct ibv_ops_wr){ .opcode = IBV_WR_TAG_SYNC };
@@ -996,7 +1052,10 @@ static void test_refused(void)
 	unmake();
 }
 
-/* All lists together have a bound, too; those that go give their entries back. */
+/*
+ * Tests the limit of all lists together. Destroyed lists must release their
+ * entries.
+ */
 static void test_many_lists(void)
 {
 	const int most = QRNIC_MAX_ALL_TAGS / QRNIC_MAX_TAGS;
@@ -1019,7 +1078,7 @@ static void test_many_lists(void)
 	unmake();
 }
 
-/* Rings of the SRQ's own WQEs change while the list is at work. */
+/* Tests that the ring of the SRQ can be resized while the list is in use. */
 static void test_resize(void)
 {
 	static const uint32_t sizes[] = { 500, 130, 1000 };
@@ -1061,7 +1120,7 @@ static void test_resize(void)
 	unmake();
 }
 
-/* An adapter without */
+/* Tests an adapter without tag matching. */
 static void test_lesser(void)
 {
 	struct ibv_cq_init_attr_ex cq_attr = {
@@ -1085,7 +1144,7 @@ static void test_lesser(void)
 	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
 	cq = NULL;
 	srq = ibv_create_srq(pd, &plain);
-	/* It may have no SRQ at all. */
+	/* An adapter without tag matching may have no SRQ at all */
 	if (!srq)
 		return;
 	CHECK(ibv_post_srq_ops(srq, &wr, &bad) == EOPNOTSUPP);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * tags.h: what the tests of tag matching share: an SRQ with a tag list, queue pairs to it,
- * entries, messages of both protocols, and completions.
+ * tags.h: shared by the tests of tag matching. The objects are an SRQ with a
+ * tag list, queue pairs that use it, entries, messages of both protocols, and
+ * completions. Each test creates these objects first and destroys them last.
  */
 #ifndef QRNIC_TAGS_H
 #define QRNIC_TAGS_H
@@ -11,7 +12,7 @@
 #include "test.h"
 
 #define QPS 4
-#define DEPTH 12		/* messages under way of a queue pair */
+#define DEPTH 12		/* outstanding messages of a queue pair */
 #define FINS (2 * DEPTH)
 #define MESSAGES 10000u
 #define WQES 128u
@@ -27,7 +28,10 @@ struct header {
 	struct ibv_rvh rendezvous;
 };
 
-/* All that the adapter reads and writes, but data of eager messages: of buffer */
+/*
+ * Memory that the adapter reads and writes, except the data of eager messages,
+ * which is in buffer
+ */
 struct area {
 	struct header header[MESSAGES];
 	struct header fin[QPS][FINS];
@@ -41,7 +45,7 @@ struct message {
 	uint32_t source, length, kind, sequence, next, wrong_key;
 	int qp, slot;
 	bool rendezvous, finished;
-	uint8_t *copy;		/* of one that was unexpected */
+	uint8_t *copy;		/* copy of an unexpected message */
 };
 
 enum entry_state { UNUSED, LISTED, CANCELED, SPOKEN_FOR, MATCHED, DONE, GONE };
@@ -221,7 +225,10 @@ static inline int post_ops(struct ibv_ops_wr *wr)
 	return err && bad != wr ? -1 : err;
 }
 
-/* The buffer of entry i is behind that of the one before; its work request has i, too. */
+/*
+ * Adds entry i, whose buffer is behind the buffer of entry i - 1, and whose
+ * wr_id is i.
+ */
 static inline int add_with(uint32_t i, int flags, uint32_t count)
 {
 	struct entry *e = &entry[i];
@@ -282,7 +289,7 @@ static inline int tell(uint32_t count, int flags)
 	return post_ops(&wr);
 }
 
-/* An entry whose buffer is behind that of the one before */
+/* Sets up an entry whose buffer is behind the buffer of the previous entry. */
 static inline void entry_make(uint32_t i, uint64_t tag, uint64_t mask,
 			      uint32_t room, int pieces)
 {
@@ -313,7 +320,10 @@ static inline int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr)
 	return ibv_post_send(qp, wr, &bad);
 }
 
-/* Of a rendezvous whose data is in a slot, only the headers are sent. */
+/*
+ * Sends message i. If it is a rendezvous whose data is in a slot, only the
+ * headers are sent.
+ */
 static inline void message_send(uint32_t i, int qp)
 {
 	struct message *m = &message[i];
@@ -377,7 +387,10 @@ static inline struct completion expect_error(enum ibv_wc_status status,
 	return c;
 }
 
-/* Completions are in order: there is none before that of this operation. */
+/*
+ * Checks that no completion is pending. Completions are in order, so the next
+ * one must be that of this operation.
+ */
 static inline void nothing(uint32_t unexpected)
 {
 	CHECK(!tell(unexpected, IBV_OPS_SIGNALED));
@@ -401,7 +414,10 @@ static inline void expect_data(uint32_t e, uint32_t m)
 		CHECK(room[i] == 0xee);
 }
 
-/* Of a rendezvous: its sender hears of the end, and may use the memory for something else. */
+/*
+ * Checks a FIN message and returns the number of its rendezvous, whose sender
+ * may then reuse the memory.
+ */
 static inline uint32_t fin_taken(const struct ibv_wc *wc)
 {
 	struct header *fin = &area->fin[0][wc->wr_id], wanted;

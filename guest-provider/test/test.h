@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * test.h: what the tests of libqrnic share: an adapter, two connected queue pairs
- * of it, and TAP.
+ * test.h: shared by the tests of libqrnic: an adapter, two connected queue
+ * pairs of it, and TAP output.
+ *
+ * main() of a test calls set_up() first, run() for each test, and tear_down()
+ * last. A failed CHECK() ends the current test with longjmp(), so objects of
+ * this test may remain.
  */
 #ifndef QRNIC_TEST_H
 #define QRNIC_TEST_H
@@ -45,10 +49,10 @@ check_failed(const char *function, int line, const char *condition)
 	longjmp(test_end, 1);
 }
 
-/* Ends a test for which the adapter lacks something */
+/* Skips a test if the adapter lacks a feature. */
 #define NEED(condition) ((condition) ? (void)0 : longjmp(test_end, 2))
 
-/* A type of 0 is RC */
+/* Two queue pairs and their objects; a type of 0 means RC */
 struct pair {
 	enum ibv_qp_type type;
 	struct ibv_pd *pd;
@@ -66,7 +70,11 @@ static inline uint64_t now_ms(void)
 	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
 }
 
-/* How long a test waits; guests that are slow have a factor (tests/guest/tap.sh). */
+/*
+ * Returns the longest time that a test waits, in milliseconds. A slow guest has
+ * a factor in its environment (tests/guest/tap.sh), because its CPU is
+ * emulated.
+ */
 static inline int patience_ms(void)
 {
 	const char *factor = getenv("TIME_FACTOR");
@@ -85,7 +93,10 @@ static inline int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 	return n;
 }
 
-/* Waits until the device has written completions, and does not take them */
+/*
+ * Waits until the device has written a number of completions, without polling
+ * them.
+ */
 static inline void completions_wait(struct ibv_cq *cq, uint32_t number)
 {
 	uint64_t end = now_ms() + patience_ms();
@@ -208,7 +219,7 @@ static inline struct ibv_qp *make_qp(struct pair *p, struct ibv_qp_cap *cap,
 	return qp;
 }
 
-/* With type, pd and srq as they are in the pair */
+/* Creates the pair with its type, pd and srq. */
 static inline int pair_make_as(struct pair *p, struct ibv_qp_cap *cap,
 			       uint64_t ops)
 {
@@ -254,7 +265,7 @@ static inline void fill(size_t offset, size_t length, uint32_t seed)
 		buffer[offset + i] = (seed = seed * 1103515245 + 12345) >> 16;
 }
 
-/* One signaled RDMA write from the first half to the second */
+/* Posts an RDMA write from the first half of the buffer to the second. */
 static inline int write_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
 		     unsigned int flags, uint64_t wr_id)
 {
@@ -280,7 +291,7 @@ static inline int recv_one(struct ibv_qp *qp, struct ibv_sge *sge, int num_sge,
 	return err && bad != &wr ? -1 : err;
 }
 
-/* The CQ of the next event */
+/* Returns the CQ of the next event, or NULL after a timeout. */
 static inline struct ibv_cq *next_cq_event(struct ibv_comp_channel *channel)
 {
 	struct pollfd pfd = { .fd = channel->fd, .events = POLLIN };
@@ -295,9 +306,9 @@ static inline struct ibv_cq *next_cq_event(struct ibv_comp_channel *channel)
 }
 
 /*
- * Two more queue pairs with a CQ that gives events through the same event queue and the
- * same channel. What should be there before such an event is there when it comes, however
- * long that takes.
+ * Creates a marker: two more queue pairs whose CQ uses the same event queue and
+ * channel. Events arrive in order. So events that were due before an event of
+ * the marker must have arrived when it arrives, and no time limit is needed.
  */
 static inline void marker_make(struct pair *m, struct ibv_comp_channel *channel)
 {
@@ -319,7 +330,7 @@ static inline int marker_free(struct pair *m)
 	       ibv_destroy_cq(m->send_cq) | ibv_destroy_cq(m->recv_cq);
 }
 
-/* Of the channel's other CQs */
+/* Checks that no other CQ of the channel has had an event. */
 static inline void no_event(struct pair *m)
 {
 	struct ibv_sge sge = sge_of(0, 8);
@@ -333,7 +344,9 @@ static inline void no_event(struct pair *m)
 
 static inline void run(const char *name, void (*test)(void))
 {
-	/* 1 is a failure, 2 a lack */
+	/*
+	 * The value of setjmp() is 1 after a failure and 2 for a skipped test
+	 */
 	int end = setjmp(test_end);
 
 	if (!end)
@@ -344,7 +357,10 @@ static inline void run(const char *name, void (*test)(void))
 	fflush(stdout);
 }
 
-/* Arguments: the adapter, and the index of the GID; the first will do */
+/*
+ * Opens the adapter and registers the buffer. The arguments are the adapter and
+ * the index of the GID; the default is the first of each.
+ */
 static inline int set_up(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -369,7 +385,7 @@ static inline int set_up(int argc, char **argv)
 		return -1;
 	if (limits.max_qp_rd_atom < rd_atomic)
 		rd_atomic = limits.max_qp_rd_atom;
-	/* The GID of that index, or else the first of RoCE v2 */
+	/* Uses the given GID, otherwise the first GID of RoCE v2 */
 	for (gid_index = 0; argc <= 2; gid_index++)
 		if (gid_index == 64)
 			return -1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * thread-test.c: what the threads of a program may do to each other's objects. No test
- * depends on how fast a thread is; the time limit ends only what stands still.
+ * thread-test.c: tests threads of a program that use the same objects. No test
+ * depends on the speed of a thread; time limits only end a deadlock. The test
+ * needs one adapter and prints TAP.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -14,10 +15,13 @@
 
 #include "test.h"
 
-/* Of more, it takes too long until a number comes again */
+/* Number of queue pairs, which is small so that a number is reused soon */
 #define FEW_QPS 256
 
-/* A thread that waits in ibv_destroy_qp() or ibv_destroy_srq(), for an acknowledgement */
+/*
+ * A thread in ibv_destroy_qp() or ibv_destroy_srq() that waits for an
+ * acknowledgement
+ */
 struct waiter {
 	pthread_t thread;
 	struct ibv_async_event event;
@@ -49,9 +53,10 @@ static void *destroy_it(void *arg)
 }
 
 /*
- * Returns when the kernel has no such object any more, and so the thread waits for the
- * acknowledgement. A query by verbs would not do: it keeps the object, and then the
- * kernel refuses to destroy it.
+ * Starts the destroying thread and returns when the kernel has removed the
+ * object, so that the thread waits for the acknowledgement. The list of "rdma
+ * resource" is used, because a query by verbs would hold the object and prevent
+ * its destruction.
  */
 static void destroy_unacknowledged(struct waiter *waiter)
 {
@@ -63,7 +68,7 @@ static void destroy_unacknowledged(struct waiter *waiter)
 			 "rdma resource show qp lqpn %u | grep -q .",
 			 waiter->qp->qp_num);
 	} else {
-		/* There is no other XRC SRQ */
+		/* No other XRC SRQ exists, so the type is enough */
 		snprintf(command, sizeof(command),
 			 "rdma resource show srq | grep -q 'type XRC'");
 	}
@@ -88,7 +93,10 @@ static void *make_and_destroy(void *arg)
 	return qp && !ibv_destroy_qp(qp) ? arg : NULL;
 }
 
-/* Ends the waiter before it complains, lest the program waits for it at its end */
+/*
+ * Runs other threads. The waiter is ended before a failure is reported, because
+ * the program would otherwise wait at its end.
+ */
 static void others_come_and_go(struct pair *p, struct waiter *waiter)
 {
 	struct timespec end;
@@ -106,7 +114,7 @@ static void others_come_and_go(struct pair *p, struct waiter *waiter)
 	CHECK(!err && done == p);
 }
 
-/* A pair of which the second has had an event that is not acknowledged */
+/* Makes a pair whose second queue pair has an unacknowledged event. */
 static void pair_with_event(struct pair *p, struct waiter *waiter)
 {
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
@@ -117,7 +125,7 @@ static void pair_with_event(struct pair *p, struct waiter *waiter)
 	CHECK(!to_init(p->qp[0]) && !to_rtr(p->qp[0], p->qp[1]->qp_num));
 	CHECK(!to_init(p->qp[1]) && !to_rtr(p->qp[1], p->qp[0]->qp_num));
 	CHECK(!to_rts(p->qp[0]));
-	/* Its first packet says that the connection is established */
+	/* The first packet causes the event "connection established" */
 	CHECK(!write_one(p->qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
 	CHECK(poll_one(p->send_cq, &wc) == 1 && !wc.status);
 	memset(waiter, 0, sizeof(*waiter));
@@ -138,7 +146,10 @@ static void test_destroy_qp(void)
 	CHECK(!pair_free(&p));
 }
 
-/* Makes QPs until one has the number; each goes when the next one is there */
+/*
+ * Creates QPs until one has the number. Each QP is destroyed after the next one
+ * exists.
+ */
 static struct ibv_qp *qp_of_number(struct pair *p, uint32_t number)
 {
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
@@ -158,8 +169,8 @@ static struct ibv_qp *qp_of_number(struct pair *p, uint32_t number)
 }
 
 /*
- * The number of a QP whose destruction waits belongs to another: neither may the new
- * one's completions be taken for the old one's, nor the other way round.
+ * Tests that the number of a waiting QP is reused. Completions of the two QPs
+ * must not be mixed up.
  */
 static void test_same_number(void)
 {
@@ -173,7 +184,7 @@ static void test_same_number(void)
 	CHECK(!ibv_query_device(context, &limits));
 	NEED(limits.max_qp <= FEW_QPS);
 	pair_with_event(&p, &waiter);
-	/* Completions of the one that goes, which nobody takes */
+	/* These completions of the destroyed QP are not polled */
 	for (i = 0; i < 3; i++)
 		CHECK(!recv_one(p.qp[1], &sge, 1, 100 + i));
 	CHECK(!to_state(p.qp[1], IBV_QPS_ERR));
@@ -221,7 +232,7 @@ static void test_destroy_xrc_srq(void)
 	CHECK(attr.xrcd);
 	waiter.srq = ibv_create_srq_ex(context, &attr);
 	CHECK(waiter.srq);
-	/* It has fewer already */
+	/* The SRQ already has fewer WQEs than the limit */
 	CHECK(!ibv_modify_srq(waiter.srq, &limit, IBV_SRQ_LIMIT));
 	next_event(IBV_EVENT_SRQ_LIMIT_REACHED, &waiter.event);
 	CHECK(waiter.event.element.srq == waiter.srq);
@@ -231,8 +242,8 @@ static void test_destroy_xrc_srq(void)
 }
 
 /*
- * One thread polls a CQ, while others post to it, make and destroy queue pairs that
- * have completions in it, resize it, and request events of it.
+ * Tests a thread that polls a CQ. Other threads post to it, create and destroy
+ * queue pairs with completions in it, resize it, and request its events.
  */
 #ifdef __SANITIZE_THREAD__
 #define ROUNDS 40
@@ -288,7 +299,7 @@ static void *round_main(void *arg)
 			errors += !!write_one(qp, &sge, 1, IBV_SEND_SIGNALED,
 					      TEMPORARY | i);
 		errors += !!ibv_destroy_qp(qp);
-		/* From here on nobody may see a completion of it */
+		/* No completion of this QP may be seen from now on */
 		gone = i;
 	}
 	rounds_done = true;
@@ -326,7 +337,7 @@ static void *arm_main(void *arg)
 	return arg;
 }
 
-/* Whether it is the next one of the writes */
+/* Returns true if the completion is the next one of the writes. */
 static bool seen(uint64_t before, uint64_t next, uint64_t wr_id,
 		 enum ibv_wc_status status)
 {
@@ -367,7 +378,7 @@ static void all_at_once(void)
 	static void *(*const mains[])(void *) = {
 		round_main, post_main, arm_main, resize_main,
 	};
-	/* Without the capability the last one has nothing to do */
+	/* Without the capability, the last thread has nothing to do */
 	size_t threads = capabilities & QRNIC_CAP_CQ_RESIZE ? 4 : 3, i;
 	pthread_t thread[4];
 	uint64_t next = 0, end = 0;
@@ -427,10 +438,10 @@ static void test_all_at_once_extended(void)
 }
 
 /*
- * Two connections receive into an SRQ. One thread posts to the SRQ, another resizes
- * it. Each message is compared and must arrive in order; each buffer is completed
- * once. The traffic ends after SHARED_MESSAGES of each connection and SHARED_RESIZES
- * successful resizes, because the scheduler decides how many fit into a given time.
+ * Tests an SRQ of two connections, to which one thread posts, while another one
+ * resizes it. Messages are compared and must arrive in order; each buffer is
+ * completed once. The traffic ends after SHARED_MESSAGES of each connection and
+ * SHARED_RESIZES resizes, because a time limit would depend on the scheduler.
  */
 #define SHARED_BUFFERS 100
 #define SHARED_BYTES 5000u
@@ -448,7 +459,7 @@ static size_t shared_source(uint32_t i)
 	return i * 997 % SHARED_SOURCES;
 }
 
-/* Some of them fit into the completion */
+/* Some of the lengths fit into a CQE */
 static uint32_t shared_length(uint32_t i)
 {
 	return 1 + (i % 3 ? i * 37 % SHARED_BYTES : i % 30);
@@ -518,7 +529,10 @@ static void *resize_srq_main(void *arg)
 	for (i = 0; !received_all; i++) {
 		attr.max_wr = sizes[i % 9];
 		err = ibv_modify_srq(shared.srq, &attr, IBV_SRQ_MAX_WR);
-		/* More are posted than that */
+		/*
+		 * EINVAL means that more WQEs are posted than the new size
+		 * allows
+		 */
 		errors += err && err != EINVAL;
 		refused += err == EINVAL;
 		resized += !err;
@@ -574,7 +588,7 @@ static void test_resize_srq(void)
 	CHECK(!pair_connect(&shared));
 	for (i = 0; i < 3; i++)
 		CHECK(!pthread_create(&thread[i], NULL, mains[i], NULL));
-	/* Whatever is wrong, the threads come to an end */
+	/* The threads must end in all cases, so a failure only counts here */
 	memcpy(outer, test_end, sizeof(outer));
 	if (setjmp(test_end))
 		errors++;
@@ -590,7 +604,7 @@ static void test_resize_srq(void)
 	CHECK(!pair_free(&shared) && !ibv_destroy_srq(shared.srq));
 }
 
-/* The kernel lists the types of memory that is mapped, by physical address */
+/* The kernel lists the memory types of mappings by physical address */
 static void test_write_combining(void)
 {
 	char path[300], line[300], type[64];

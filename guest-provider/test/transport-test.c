@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * transport-test.c: test of libqrnic beyond reliable connections: datagrams, UC,
- * SRQs, windows, domains, resizing and sharing. Prints TAP.
+ * transport-test.c: tests libqrnic beyond reliable connections: datagrams, UC,
+ * SRQs, windows, domains, resizing and sharing. The test needs one adapter and
+ * prints TAP.
  */
 #include <endian.h>
 #include <poll.h>
@@ -25,7 +26,10 @@ static bool is_ipv4(void)
 	return !memcmp(gid.raw, mapped, sizeof(mapped));
 }
 
-/* The kind of a packet, as UCX reads it in the place of a service level */
+/*
+ * Returns the kind of a packet, which UCX reads in the place of the service
+ * level.
+ */
 static int packet_kind(void)
 {
 	if (gid_type == IBV_GID_TYPE_ROCE_V1)
@@ -70,7 +74,7 @@ static void ud_pair(struct pair *p, struct ibv_qp_cap *cap, uint64_t ops)
 	CHECK(!pair_connect(p));
 }
 
-/* What a datagram looks like to who receives it */
+/* Checks the completion and the data of a received datagram. */
 static void check_datagram(struct pair *p, uint64_t wr_id, size_t from,
 			   size_t at, size_t length, __be32 imm)
 {
@@ -87,7 +91,10 @@ static void check_datagram(struct pair *p, uint64_t wr_id, size_t from,
 	CHECK(wc.opcode == IBV_WC_SEND);
 }
 
-/* All lengths of gather lists and inline data, many times around the ring */
+/*
+ * Tests all lengths of gather lists and inline data, many times around the
+ * ring.
+ */
 static void test_datagrams(void)
 {
 	struct ibv_qp_cap cap = { 9, 16, 30, 1, has_inline() ? 200 : 0 };
@@ -133,7 +140,10 @@ static void test_datagram_refusals(void)
 	CHECK(ah);
 	CHECK(write_one(p.qp[0], &sge, 1, 0, 0) == EINVAL);
 	CHECK(send_datagram(p.qp[0], NULL, 2, QKEY, &sge, 1, 0, 1) == EINVAL);
-	/* A wrong Q_Key goes nowhere; with bit 31 set the QP's own is sent */
+	/*
+	 * A datagram with a wrong Q_Key is dropped. With bit 31 set the Q_Key
+	 * of the QP is sent.
+	 */
 	CHECK(!recv_one(p.qp[1], &to, 1, 5));
 	CHECK(!send_datagram(p.qp[0], ah, p.qp[1]->qp_num, QKEY ^ 1, &sge, 1, 0,
 			     1));
@@ -147,7 +157,7 @@ static void test_datagram_refusals(void)
 	CHECK(!ibv_destroy_ah(ah) && !pair_free(&p));
 }
 
-/* The bytes of the datagram segment, in the ring */
+/* Tests the bytes of a datagram segment in the ring. */
 static void test_datagram_segment(void)
 {
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
@@ -173,7 +183,7 @@ static void test_datagram_segment(void)
 	CHECK(le32toh(segment.qkey) == 0x89abcdef && !segment.rsvd0);
 	CHECK(!memcmp(segment.av.dgid, gid.raw, 16));
 	CHECK(le16toh(segment.av.sgid_index) == gid_index);
-	/* The kernel resolves these two */
+	/* The kernel resolves these two members */
 	CHECK(segment.av.hop_limit && segment.av.dmac[0]);
 	CHECK(le64toh(data.address) == (uintptr_t)buffer + 128);
 	CHECK(le32toh(data.length) == 64 && le32toh(data.lkey) == mr->lkey);
@@ -201,7 +211,7 @@ static void test_datagram_extended(void)
 		ex->wr_id = i;
 		ex->wr_flags = IBV_SEND_SIGNALED;
 		ibv_wr_send_imm(ex, htobe32(i));
-		/* The setters come in either order */
+		/* The setters may be called in either order */
 		if (i % 2)
 			ibv_wr_set_ud_addr(ex, ah, p.qp[1]->qp_num, QKEY);
 		if (i % 3 && has_inline())
@@ -213,7 +223,7 @@ static void test_datagram_extended(void)
 		CHECK(!ibv_wr_complete(ex));
 		check_datagram(&p, i, 0, HALF, 64, htobe32(i));
 	}
-	/* Without an address nothing goes out */
+	/* Without an address no packet is sent */
 	ibv_wr_start(ex);
 	ibv_wr_send(ex);
 	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)buffer, 64);
@@ -221,7 +231,7 @@ static void test_datagram_extended(void)
 	CHECK(!ibv_destroy_ah(ah) && !pair_free(&p));
 }
 
-/* The fields of an extended CQ, among them the clock on the wall */
+/* Tests the fields of an extended CQ, including the wall-clock timestamp. */
 static void test_datagram_fields(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -271,7 +281,10 @@ static void test_datagram_fields(void)
 		CHECK(!ibv_wc_read_cvlan(cq));
 		stamp = ibv_wc_read_completion_wallclock_ns(cq);
 		ibv_end_poll(cq);
-		/* The two clocks are read one after the other: a millisecond */
+		/*
+		 * The two clocks are read one after the other, so a millisecond
+		 * is tolerated
+		 */
 		CHECK(stamp + 1000000 >
 		      before.tv_sec * 1000000000ull + before.tv_nsec);
 		CHECK(stamp <
@@ -282,7 +295,10 @@ static void test_datagram_fields(void)
 
 static void test_multicast(void)
 {
-	/* No group of another guest that runs the same test at the same time */
+	/*
+	 * The group differs from those of other guests, which may run the same
+	 * test at the same time
+	 */
 	union ibv_gid group = { .raw = { 0xff, 0x0e, [14] = gid.raw[14],
 					 [15] = gid.raw[15] } };
 	struct ibv_sge sge = sge_of(0, 64), to = sge_of(HALF, 256);
@@ -397,12 +413,15 @@ static void test_srq_sizes(void)
 		CHECK(!post_shared(p.srq, &sge, i));
 	CHECK(post_shared(p.srq, &sge, 0) == ENOMEM);
 
-	/* It cannot go before its queue pairs, which have no RQ of their own */
+	/*
+	 * The SRQ cannot be destroyed before its queue pairs, which have no RQ
+	 * of their own
+	 */
 	CHECK(!pair_make_as(&p, &cap, 0) && !pair_connect(&p));
 	CHECK(!cap.max_recv_wr && !cap.max_recv_sge);
 	CHECK(recv_one(p.qp[0], &sge, 1, 0) == EINVAL);
 	CHECK(ibv_destroy_srq(p.srq) == EBUSY);
-	/* One comes back, one can be posted */
+	/* One slot becomes free, so one WQE can be posted */
 	CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, 0));
 	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
 	CHECK(post_shared(p.srq, &sge, 0) == ENOMEM);
@@ -427,8 +446,8 @@ static int send_length(struct ibv_qp *qp, uint32_t length, uint32_t imm)
 #define SRQ_SLOT 16384
 
 /*
- * Two connections of long and short messages take WQEs at once, so that slots
- * come back in another order than they were posted; each comes back once.
+ * Tests two connections with long and short messages. Slots become free in
+ * another order than they were posted, and each becomes free once.
  */
 static void test_srq_order(void)
 {
@@ -476,7 +495,10 @@ static void test_srq_order(void)
 			expected = (wc.wr_id >> 8) + 1;
 			outstanding[wc.wr_id & 63] = 0;
 			received++;
-			/* However long it takes: as long as it goes on */
+			/*
+			 * The time limit restarts with each message, because
+			 * only a stop is an error
+			 */
 			end = now_ms() + SECONDS * 1000;
 		}
 		CHECK(now_ms() < end);
@@ -485,7 +507,10 @@ static void test_srq_order(void)
 	CHECK(!pair_free(&p) && !ibv_destroy_srq(p.srq));
 }
 
-/* Larger, and smaller as far as what is posted allows; nothing of it is lost */
+/*
+ * Tests that an SRQ grows, and shrinks as far as its posted WQEs allow. No WQE
+ * may be lost.
+ */
 static void test_srq_resize(void)
 {
 	struct ibv_srq_attr attr = { .max_wr = 40 }, now = {};
@@ -519,13 +544,13 @@ static void test_srq_resize(void)
 		CHECK(wc.wr_id == n && be32toh(wc.imm_data) == n);
 		CHECK(!memcmp(buffer, buffer + HALF + n * 64, 64));
 	}
-	/* Three are left, at the end of the ring */
+	/* Three WQEs are left, at the end of the ring */
 	attr.max_wr = 2;
 	CHECK(ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR) == EINVAL);
 	attr.max_wr = 3;
 	CHECK(!ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR));
 	CHECK(!ibv_query_srq(p.srq, &now) && now.max_wr == 63);
-	/* What is posted next begins at its start */
+	/* The next WQEs use the beginning of the ring */
 	for (i = 0; i < 3; i++) {
 		sge = sge_of(HALF + i * 64, 64);
 		CHECK(!post_shared(p.srq, &sge, 100 + i));
@@ -552,7 +577,10 @@ static void test_srq_resize(void)
 	CHECK(!pair_free(&p) && !ibv_destroy_srq(p.srq));
 }
 
-/* What a QP that goes leaves behind, polled or not, can be posted again */
+/*
+ * Tests that slots of a destroyed QP become free, whether their completions
+ * were polled or not.
+ */
 static void test_srq_clean(void)
 {
 	struct ibv_sge sge = sge_of(HALF, 64);
@@ -591,7 +619,7 @@ static void test_srq_clean(void)
 static struct pair srq_pair[SRQ_THREADS];
 static _Atomic(unsigned int) srq_errors;
 
-/* Sends to itself by its own connection, and feeds the SRQ of all */
+/* Sends to itself over its own connection, and posts to the shared SRQ. */
 static void *srq_thread(void *number)
 {
 	struct pair *p = &srq_pair[(uintptr_t)number];
@@ -678,7 +706,7 @@ static void test_srq_limit(void)
 		CHECK(poll(&pfd, 1, SECONDS * 1000) == 1);
 		CHECK(!ibv_get_async_event(context, &event));
 		ibv_ack_async_event(&event);
-		/* Others tell that a connection is there */
+		/* Other events only report established connections */
 		if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED)
 			break;
 	}
@@ -742,9 +770,9 @@ static void test_window_1(void)
 	CHECK(!write_to(p.qp[0], (uintptr_t)buffer + HALF + 100, mw->rkey));
 	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
 	CHECK(!memcmp(buffer, buffer + HALF + 100, 64));
-	/* The region has a guest, and stays */
+	/* The region cannot be deregistered while a window is bound to it */
 	CHECK(ibv_dereg_mr(region));
-	/* Length 0 unbinds */
+	/* A bind with length 0 unbinds the window */
 	bind.bind_info.length = 0;
 	CHECK(!ibv_bind_mw(p.qp[1], mw, &bind));
 	CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
@@ -773,7 +801,10 @@ static void test_window_2(void)
 		key = ibv_inc_rkey(key);
 		wr.opcode = IBV_WR_BIND_MW;
 		wr.bind_mw.mw = mw;
-		/* Of the key only the variant counts; the index is the window's */
+		/*
+		 * Only the variant of the key counts, because the index belongs
+		 * to the window
+		 */
 		wr.bind_mw.rkey = i % 2 ? key : key ^ 0x100;
 		wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
 			region, (uintptr_t)buffer + HALF, 4096,
@@ -782,7 +813,7 @@ static void test_window_2(void)
 		CHECK(!ibv_post_send(p.qp[1], &wr, &bad));
 		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
 		CHECK(wc.opcode == IBV_WC_BIND_MW);
-		/* The first byte of the window has address 0 */
+		/* The first byte of the window has the address 0 */
 		fill(0, 64, i);
 		CHECK(!write_to(p.qp[0], 0, key));
 		CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
@@ -810,7 +841,7 @@ static void test_window_2(void)
 	CHECK(!pair_free(&p) && !ibv_dealloc_mw(mw) && !ibv_dereg_mr(region));
 }
 
-/* The same by the extended interface */
+/* Tests windows with the extended interface. */
 static void test_window_extended(void)
 {
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };
@@ -852,7 +883,7 @@ static void test_window_extended(void)
 	CHECK(poll_one(p.recv_cq, &wc) == 1 && !wc.status);
 	CHECK(wc.wc_flags == IBV_WC_WITH_INV && wc.byte_len == 64);
 	CHECK(wc.invalidated_rkey == ibv_inc_rkey(key));
-	/* Payload has no place in them */
+	/* These work requests have no payload */
 	ibv_wr_start(ex);
 	ibv_wr_local_inv(ex, key);
 	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)buffer, 64);
@@ -885,7 +916,7 @@ static void test_reregister(void)
 	CHECK(!pair_free(&p) && !ibv_dereg_mr(region));
 }
 
-/* A null region: reads as zeros, swallows what is written */
+/* Tests a null region: reads return zeros, and written data is lost. */
 static void test_null_region(void)
 {
 	struct ibv_qp_cap cap = { 8, 8, 2, 2, 0 };
@@ -934,7 +965,9 @@ static void test_resize(void)
 	CHECK(!pair_make(&p, &cap, 0) && !pair_connect(&p));
 	CHECK(ibv_resize_cq(p.send_cq, 0) == EINVAL);
 	CHECK(ibv_resize_cq(p.send_cq, INT32_MAX) == EINVAL);
-	/* The ring has passed its end in some rounds, with 0 to 50 CQEs in it */
+	/*
+	 * The ring has wrapped around in some rounds, with 0 to 50 CQEs in it
+	 */
 	for (round = 0; round < 40; round++) {
 		for (i = 0; i < round % 4 * 16 + 2; i++)
 			CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED,
@@ -957,7 +990,10 @@ static void test_resize(void)
 	CHECK(!pair_free(&p));
 }
 
-/* An event for several completions, or when the first of them has waited */
+/*
+ * Tests that an event comes for several completions, or when the first has
+ * waited long enough.
+ */
 static void test_moderation(void)
 {
 	struct ibv_modify_cq_attr attr = {
@@ -1095,7 +1131,9 @@ static bool lacks(uint64_t capability)
 	return true;
 }
 
-/* A lesser adapter says so, in the same words for everything */
+/*
+ * Tests that an adapter with fewer features returns EOPNOTSUPP for all of them.
+ */
 static void test_lacks(void)
 {
 	struct ibv_srq_init_attr srq_attr = { .attr = { 8, 1, 0 } };
@@ -1133,7 +1171,7 @@ static void test_lacks(void)
 	CHECK(!pair_free(&p));
 }
 
-/* Doorbell pages come to an end, and come back */
+/* Tests that doorbell pages run out, and can be allocated again. */
 static void test_many_domains(void)
 {
 	static struct ibv_td *td[4096];
@@ -1154,7 +1192,7 @@ static void test_many_domains(void)
 	}
 }
 
-/* Waits until a counter of the port is more than it was; -1: only reads it */
+/* Waits until a counter of the port exceeds a value; -1: only reads it. */
 static int64_t counter_over(const char *name, int64_t before)
 {
 	uint64_t end = now_ms() + SECONDS * 1000;
@@ -1172,7 +1210,10 @@ static int64_t counter_over(const char *name, int64_t before)
 	return value;
 }
 
-/* Its context's doorbell page is shared, but that of its thread domain is its own */
+/*
+ * Tests that an imported context shares its doorbell page, but its thread
+ * domain has its own.
+ */
 static void import_direct(struct pair *p, struct ibv_context *other,
 			  struct ibv_sge *sge)
 {
@@ -1196,7 +1237,10 @@ static void import_direct(struct pair *p, struct ibv_context *other,
 	before = counter_over("direct_wqe_used", -1);
 	CHECK(!write_one(own.qp[0], sge, 1, IBV_SEND_SIGNALED, 4));
 	CHECK(poll_one(own.send_cq, &wc) == 1 && !wc.status);
-	/* The kernel may answer with what it has read shortly before */
+	/*
+	 * The kernel may return a value that it has read shortly before, so the
+	 * test waits
+	 */
 	if (capabilities & QRNIC_CAP_DIRECT_WQE &&
 	    getenv("QRNIC_DIRECT_WQE") && atoi(getenv("QRNIC_DIRECT_WQE")))
 		CHECK(counter_over("direct_wqe_used", before) > before);
@@ -1204,7 +1248,7 @@ static void import_direct(struct pair *p, struct ibv_context *other,
 	CHECK(!ibv_dealloc_td(domain.td));
 }
 
-/* Everything that is shared, by a second context in this process */
+/* Tests all imported objects with a second context in this process. */
 static void test_import(void)
 {
 	struct ibv_qp_cap cap = { 8, 8, 1, 1, 0 };

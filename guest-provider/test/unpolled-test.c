@@ -3,8 +3,8 @@
  * unpolled-test.c: destroys or resets queue pairs of each type while their
  * completions are in the CQ, with one CQ for both queues and with two.
  * Afterwards the CQs must be empty, and each receive WQE of those completions
- * must be free. All must work again. The job runs the program twice: as it is,
- * and under AddressSanitizer together with the library. Prints TAP.
+ * must be free. All queue pairs must work again. The job runs the program
+ * twice: alone, and with the library under AddressSanitizer. Prints TAP.
  */
 #include <fcntl.h>
 
@@ -14,8 +14,8 @@
 #define LENGTH 64u
 #define SLOT 512u
 /*
- * Receive WQEs; the library rounds the number up to a power of two, for an SRQ
- * less one
+ * Number of receive WQEs. The library rounds it up to a power of two, minus one
+ * for an SRQ.
  */
 #define RECEIVES 31u
 #define KEY 0x0123456789abcdefull
@@ -41,7 +41,7 @@ static const struct kind kinds[] = {
 
 #define NUM_KINDS (sizeof(kinds) / sizeof(*kinds))
 
-/* A sender and a receiver, and all that outlives them */
+/* A sender, a receiver, and the objects that outlive them */
 static const struct kind *kind;
 static struct pair ends;
 static struct ibv_ah *ah;
@@ -137,7 +137,10 @@ static void raw_start(struct ibv_qp *qp)
 	CHECK(!to_state(qp, IBV_QPS_RTR) && !to_state(qp, IBV_QPS_RTS));
 }
 
-/* A frame to a multicast address, which the adapter's own receiver gets, too */
+/*
+ * Fills in a frame to a multicast address, because the receiver of the same
+ * adapter also gets it.
+ */
 static void frame_fill(uint8_t *frame)
 {
 	static const uint8_t head[14] = {
@@ -165,7 +168,7 @@ static void flow_make(void)
 	CHECK(flow);
 }
 
-/* Creates the missing queue pairs, and moves both to RTS */
+/* Creates the missing queue pairs and moves both to RTS. */
 static void ends_start(void)
 {
 	int i;
@@ -208,7 +211,7 @@ static int receive_post(void)
 	return err;
 }
 
-/* Posts as many receives as there is room for, and returns their number */
+/* Posts as many receives as there is space for, and returns their number. */
 static uint32_t receives_post(void)
 {
 	uint32_t posted = 0;
@@ -270,7 +273,10 @@ static void messages_send(uint32_t messages)
 		CHECK(!send_one());
 }
 
-/* Waits for the completions of as many messages, and leaves them in the CQs */
+/*
+ * Waits for the completions of a number of messages, and leaves them in the
+ * CQs.
+ */
 static void messages_wait(uint32_t messages)
 {
 	if (ends.send_cq == ends.recv_cq) {
@@ -281,7 +287,7 @@ static void messages_wait(uint32_t messages)
 	completions_wait(ends.recv_cq, messages);
 }
 
-/* Polls one completion; returns 1 if it is of a receive */
+/* Polls one completion; returns 1 if it is a receive. */
 static uint32_t poll_receive(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
@@ -290,7 +296,7 @@ static uint32_t poll_receive(struct ibv_cq *cq)
 	return !!(wc.opcode & IBV_WC_RECV);
 }
 
-/* Polls all completions of the receive CQ; those of receives must be different */
+/* Polls all completions of the receive CQ. No receive may be seen twice. */
 static uint32_t receives_poll(uint32_t *sent)
 {
 	bool seen[8 * RECEIVES] = {};
@@ -403,20 +409,20 @@ static void unpolled(bool one_cq, bool destroy)
 	CHECK(receives >= RECEIVES);
 	messages_send(MESSAGES);
 	messages_wait(MESSAGES);
-	/* The CQ remembers the queue pair of the last completion. */
+	/* One completion is polled, so that the CQ remembers the queue pair */
 	polled = poll_receive(ends.recv_cq);
 	if (!one_cq)
 		CHECK(!poll_receive(ends.send_cq));
 
 	ends_stop(destroy);
 	/*
-	 * The XRC target is destroyed; its SRQ and the completions of the SRQ
-	 * stay.
+	 * The XRC target is destroyed, but its SRQ and the completions of the
+	 * SRQ stay
 	 */
 	CHECK(receives_poll(&sent) == (xrcd ? MESSAGES - polled : 0));
 	CHECK(!sent && !ibv_poll_cq(ends.send_cq, 1, &wc));
 
-	/* With the receive that is polled */
+	/* The polled receive is free, too */
 	if (ends.srq)
 		CHECK(receives_post() == MESSAGES);
 	ends_start();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * xrc-process-test.c: what XRC is for: processes of a host that receive by one
- * queue pair. The first makes the domain, of a file, and the target; another
- * program, started by exec, opens both and receives through an SRQ of its own.
+ * xrc-process-test.c: tests processes of a host that receive through one XRC
+ * queue pair. The first process creates the XRC domain of a file, and the
+ * target. Another program, started by exec, opens both, and receives with its
+ * own SRQ. Prints TAP.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #define MESSAGES 20
 #define BYTES 3000
 
-/* Files of the receiving program */
+/* File descriptors of the receiving program */
 #define PIPE_IN 100
 #define PIPE_OUT 101
 
@@ -24,7 +25,7 @@ static struct ibv_xrcd *xrcd;
 static struct ibv_qp *initiator, *target;
 static struct ibv_cq *cq;
 
-/* The process that receives, and the pipes to and from it */
+/* The receiving processes and their pipes */
 static struct {
 	pid_t pid;
 	int to, from;
@@ -44,7 +45,7 @@ static struct ibv_xrcd *open_domain(int oflags)
 	return domain;
 }
 
-/* What the receiving program does */
+/* Runs the receiving program. */
 static void receive(uint32_t qpn)
 {
 	struct ibv_srq_init_attr_ex init = {
@@ -86,7 +87,9 @@ static void receive(uint32_t qpn)
 		fill(0, BYTES, srqn + i);
 		CHECK(!memcmp(buffer, buffer + HALF + i * BYTES, BYTES));
 	}
-	/* All is there; the end comes when the first process wants it */
+	/*
+	 * The program is ready, and ends when the first process closes the pipe
+	 */
 	CHECK(write(PIPE_OUT, &srqn, sizeof(srqn)) == sizeof(srqn));
 	CHECK(!read(PIPE_IN, &srqn, sizeof(srqn)));
 	CHECK(!ibv_destroy_srq(srq) && !ibv_destroy_qp(qp));
@@ -190,7 +193,10 @@ static enum ibv_wc_status send_one(uint32_t srqn, uint32_t seed)
 	return wc.status;
 }
 
-/* Both receive by one queue pair, which lives on when its maker has let it go */
+/*
+ * Tests that both processes receive through one queue pair, which still exists
+ * after its creator has closed it.
+ */
 static void test_receivers(void)
 {
 	uint32_t i, n, srqn;
@@ -212,18 +218,18 @@ static void test_last(void)
 	int status;
 
 	NEED(target);
-	/* The file's domain is in use, by whoever has it open */
+	/* The domain of the file is in use while a process has it open */
 	close(receiver[0].to);
 	CHECK(waitpid(receiver[0].pid, &status, 0) == receiver[0].pid);
 	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
-	/* The other one is killed, and with it goes the last of the target */
+	/* The other process is killed, and the target is destroyed with it */
 	CHECK(!kill(receiver[1].pid, SIGKILL));
 	CHECK(waitpid(receiver[1].pid, &status, 0) == receiver[1].pid);
 	CHECK(WIFSIGNALED(status));
 	CHECK(send_one(receiver[1].srqn, 1) == IBV_WC_RETRY_EXC_ERR);
 	CHECK(!ibv_destroy_qp(initiator) && !ibv_destroy_cq(cq));
 	CHECK(!ibv_close_xrcd(xrcd));
-	/* Nobody has it any more */
+	/* No process has the domain any more */
 	CHECK(!open_domain(0) && errno == EAGAIN);
 	unlink(FILE_OF_DOMAIN);
 }

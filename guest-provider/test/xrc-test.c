@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * xrc-test.c: extended reliable connections: what rdma-core's own tests leave out.
- * Two contexts stand for two processes, which are no more than that to the kernel.
+ * xrc-test.c: tests extended reliable connections, as far as the tests of
+ * rdma-core do not. Two contexts represent two processes, because the kernel
+ * does not distinguish them. Prints TAP.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 
 #define FILE_OF_DOMAIN "/tmp/qrnic-xrc-test"
 
-/* The sender, which also makes the target; and the process that receives */
+/* The sender, which also creates the target, and the receiving process */
 static struct ibv_context *other;
 static struct ibv_xrcd *xrcd, *other_xrcd;
 static struct ibv_qp *initiator, *target, *opened;
@@ -20,7 +21,7 @@ static struct ibv_mr *other_mr;
 static struct ibv_srq *srq;
 static uint32_t srqn;
 
-/* A target answers from RTR on */
+/* Moves a queue pair to its last state; a target receives from RTR on. */
 static int start(struct ibv_qp *qp, uint32_t peer)
 {
 	if (to_init(qp) || to_rtr(qp, peer))
@@ -120,7 +121,7 @@ static void test_domain(void)
 	CHECK(attr.fd >= 0);
 	other = ibv_open_device(context->device);
 	CHECK(other);
-	/* Nobody has opened it yet */
+	/* No process has opened the domain yet */
 	CHECK(!ibv_open_xrcd(other, &attr));
 	attr.oflags = O_CREAT;
 	xrcd = ibv_open_xrcd(context, &attr);
@@ -160,7 +161,9 @@ static void test_objects(void)
 	CHECK(opened && opened->qp_num == target->qp_num);
 }
 
-/* The completion names a queue pair that the receiver did not make */
+/*
+ * Tests that a completion names a queue pair that the receiver has not created.
+ */
 static void test_receive(void)
 {
 	struct ibv_recv_wr recv = {}, *bad;
@@ -177,7 +180,7 @@ static void test_receive(void)
 	CHECK(attr.qp_state == IBV_QPS_RTR);
 	CHECK(ibv_post_recv(initiator, &recv, &bad) == EINVAL);
 	CHECK(ibv_post_recv(target, &recv, &bad) == EINVAL);
-	/* It lives as long as somebody has it */
+	/* The target exists while a process has it open */
 	CHECK(!ibv_destroy_qp(target));
 	fill(0, 100, 2);
 	CHECK(!send_to(srqn, 2));
@@ -185,7 +188,7 @@ static void test_receive(void)
 	received(11, opened->qp_num);
 }
 
-/* All slots, several times round */
+/* Tests all slots several times. */
 static void test_slots(void)
 {
 	uint64_t i, n;
@@ -217,7 +220,10 @@ static void test_extended(void)
 	ibv_wr_send(qp);
 	ibv_wr_set_sge(qp, mr->lkey, (uintptr_t)buffer, 100);
 	ibv_wr_set_xrc_srqn(qp, srqn);
-	/* The key is of the domain of the SRQ, not of the sender's */
+	/*
+	 * The key belongs to the domain of the SRQ, so it is valid although the
+	 * sender has another
+	 */
 	qp->wr_id = 31;
 	ibv_wr_rdma_write(qp, other_mr->rkey, (uintptr_t)buffer + HALF + 4096);
 	ibv_wr_set_xrc_srqn(qp, srqn);
@@ -227,14 +233,17 @@ static void test_extended(void)
 	sent(31);
 	received(20, opened->qp_num);
 	CHECK(!memcmp(buffer, buffer + HALF + 4096, 100));
-	/* Without an SRQ it goes nowhere */
+	/* Without an SRQ the work request is rejected */
 	ibv_wr_start(qp);
 	ibv_wr_send(qp);
 	ibv_wr_set_sge(qp, mr->lkey, (uintptr_t)buffer, 100);
 	CHECK(ibv_wr_complete(qp) == EINVAL);
 }
 
-/* Its completions leave the CQ with it; what names it then is refused */
+/*
+ * Tests that an SRQ is destroyed with its completions, and that a message to it
+ * is rejected.
+ */
 static void test_srq_gone(void)
 {
 	struct ibv_wc wc;
@@ -263,8 +272,8 @@ static void test_close(void)
 }
 
 /*
- * The test writes a completion in the device's place: of a receive of an initiator,
- * which has no receive queue.
+ * Tests a forged completion, which the test writes instead of the device: a
+ * receive of an initiator, which has no receive queue.
  */
 static void test_forged(void)
 {
