@@ -102,14 +102,14 @@ def plan_of(args, made):
 
 
 def plan_read(summaries):
-    """What an earlier run measured, as far as it is known here."""
+    """Returns the plan of an earlier run, without measurements that this version does not have."""
     there = {(scope, mtu, metric) for scope, mtu, metric, _ in summaries}
     return [(scope, mtu, one) for scope, mtu, one in metrics.plan(metrics.MEASUREMENTS, metrics.SCOPES)
             if any((scope, mtu, figure.name) in there for figure in one.figures)]
 
 
 def show(summaries, plan, args, before, rounds):
-    """Prints and writes all that was asked for; returns the keys of what is missing."""
+    """Prints the table and writes the requested files; returns the keys of missing figures."""
     print("\n" + "\n".join(table.table(summaries, plan, rounds)))
     missing = results.missing(summaries, plan)
     if missing:

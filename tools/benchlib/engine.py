@@ -1,8 +1,8 @@
 """Counts the instructions that the engine executes for each message.
 
-A message travels between two engines on a simulated wire (tests/unit/message-cost.c). Callgrind
-counts the instructions of each function. The count is the same in every run of the same binary,
-whatever else the machine does, so that two commits can be compared on a busy machine.
+A message travels between two engines on a simulated wire (tests/unit/message-cost.c). Callgrind counts the
+instructions of each function. Every run of the same binary has the same count, so that two commits can be compared
+on a busy machine.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import measure
 
-# Two runs with different numbers of messages: their difference is free of setup.
+# Each kind runs twice with different numbers of messages, because the difference does not include the setup.
 FEW = 500
 PER_RUN = {"write-64k": 200, "selective-64k": 200}
 PER_RUN_DEFAULT = 2000
@@ -47,7 +47,7 @@ def base_name(function):
 
 
 def costs(text):
-    """Instructions of each function itself, from the text of a callgrind file."""
+    """Returns the instructions of each function itself, from the text of a callgrind file."""
     names, found, current, skip = {}, {}, None, False
     for line in text.splitlines():
         match = FUNCTION.match(line)
@@ -58,7 +58,8 @@ def costs(text):
             if not callee:
                 current = base_name(names[number])
         elif line.startswith("calls="):
-            # The line behind it is the callee's cost, which the callee's own lines have.
+            # The next line is the cost of the called function, and is skipped because the lines of that function
+            # contain it.
             skip = True
         elif current is not None and COST.match(line):
             if not skip:

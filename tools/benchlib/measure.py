@@ -1,4 +1,4 @@
-"""Runs guests and collects what they measure.
+"""Runs guests and collects their figures. cli.main() makes one Bench and calls its run() with a plan of metrics.plan().
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -18,12 +18,12 @@ TOOLS = Path(__file__).resolve().parent.parent
 JOBS = Path(__file__).resolve().parent / "guest"
 LINE = re.compile(r"BENCH (\d+) (\S+) (\S+) (\S+)$")
 NOTE = re.compile(r"NOTE (.*)$")
-# A measurement that takes so much longer than it should is given up.
+# A measurement is ended after this multiple of its expected time.
 PATIENCE = 10
 
 
 def count(plan, rounds):
-    """The figures that a run of the plan brings."""
+    """Returns the number of figures that a run of the plan produces."""
     return rounds * sum(len(measurement.figures) * len(measurement.devices) for _, _, measurement in plan)
 
 
@@ -62,7 +62,7 @@ class Bench:
             raise
 
     def stop(self):
-        """Ends the guests: the launcher takes its QEMUs along."""
+        """Ends the guests. The launcher ends its QEMUs."""
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ class Bench:
         self.processes = []
 
     def note(self, scope, mtu, metric, device, text):
-        """One value; "nan" and 0 are none."""
+        """Stores one value; "nan" and 0 count as missing."""
         self.done += 1
         good = self.values.add(scope, mtu, metric, device, text)
         left = self.expected - (time.monotonic() - self.start)
@@ -88,7 +88,7 @@ class Bench:
         return self.processes[-1]
 
     def lines(self, process):
-        """Those of the guests' output. That they end badly costs the figures that did not come."""
+        """Reads the guests' output. If the guests fail, only the figures that did not come are missing."""
         with process.stdout:
             for line in process.stdout:
                 if match := NOTE.search(line.rstrip("\n")):
@@ -103,7 +103,7 @@ class Bench:
         yield from self.lines(self.launch(*options))
 
     def _pairs(self, plan):
-        """What a job in the guests measures: one boot for each scope."""
+        """Runs the measurements that are jobs in guests, with one boot for each scope."""
         for scope in metrics.SCOPES:
             steps = [(mtu, measurement) for at, mtu, measurement in plan if at == scope and measurement.where == "pair"]
             if not steps:
@@ -124,7 +124,7 @@ class Bench:
                     self.note(scope, mtu, metric, device, value)
 
     def _memcpy(self, scope, mtu):
-        """By libc, in one thread, between two areas that no cache has."""
+        """Measures libc's memcpy in one thread, between two areas that are in no cache."""
         size = 256 << 20
         areas = [ctypes.create_string_buffer(size) for _ in range(2)]
         for area in areas:
@@ -135,7 +135,7 @@ class Bench:
             self.note(scope, mtu, "memcpy", "host", str(round((size >> 20) / (time.perf_counter() - start))))
 
     def _idle(self, scope, mtu, measurement):
-        """How often the threads of QEMU sleep and wake while its guest does nothing."""
+        """Counts how often the threads of QEMU sleep and wake while its guest is idle."""
         job = "sleep 3; echo IDLE; sleep 12"
         for _ in range(self.rounds):
             for device, options in (("qrnic", ("--nic", "qrnic")), ("soft-roce", ("--nic", "rxe")), ("none", ("--no-nic",))):
@@ -146,7 +146,7 @@ class Bench:
                 self.note(scope, mtu, measurement.name, device, text)
 
     def _total(self, scope, mtu, measurement):
-        """Pairs of guests that write at the same time; the sum of what they reach."""
+        """Measures pairs of guests that write at the same time; the figure is the sum of their rates."""
         _, ours, theirs, _ = metrics.SCOPES[scope]
         for _ in range(self.rounds):
             for device, nic in (("qrnic", f"qrnic{ours}"), ("soft-roce", f"rxe{theirs}")):
@@ -160,7 +160,7 @@ class Bench:
 
     def _boots(self, scope, mtu, measurement):
         usable = '[ -n "$RDMA0" ] && ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE && echo BOOT $(host_time)'
-        # The same programs and modules, so that the difference is the adapter's.
+        # All three run the same programs and modules, so that the difference is the cost of the adapter.
         nothing = "modprobe -a ib_uverbs rdma_ucm; ibv_devinfo >/dev/null 2>&1; echo BOOT $(host_time)"
         for _ in range(self.rounds):
             for device, options in (("qrnic", ("--nic", "qrnic", "-c", usable)), ("soft-roce", ("--nic", "rxe", "-c", usable)),
@@ -173,19 +173,19 @@ class Bench:
 
 
 def switches(pid):
-    """How often each thread of a launcher's QEMUs has gone to sleep by itself."""
+    """Returns how often the threads of a launcher's QEMUs have slept voluntarily."""
     total = 0
     for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
         try:
             if int((task / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[1]) == pid:
                 total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.MULTILINE)[1])
         except OSError:
-            continue  # it has ended
+            continue  # the thread has ended
     return total
 
 
 def wake_ups(pid, seconds):
-    """A second, over some seconds"""
+    """Returns the wake-ups per second, measured over some seconds."""
     before, start = switches(pid), time.monotonic()
     time.sleep(seconds)
     return f"{(switches(pid) - before) / (time.monotonic() - start):.2f}"
@@ -197,13 +197,13 @@ def build():
 
 
 def need(part):
-    """Ends when packages of this part of tools/deps are missing, which names them."""
+    """Ends the program if packages of this part of tools/deps are missing. tools/deps names the packages."""
     if subprocess.run([TOOLS / "deps", "--check", part], check=False).returncode:
         sys.exit(1)
 
 
 def heed_signals():
-    """Whatever ends us ends the guests, too."""
+    """Turns signals into KeyboardInterrupt, so that the guests are ended, too."""
     def interrupted(number, _frame):
         raise KeyboardInterrupt(number)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -211,5 +211,5 @@ def heed_signals():
 
 
 def accel_default():
-    """For --accel, whose parser does not check a default"""
+    """Returns the default of --accel. The caller validates it, because a parser does not check a default."""
     return os.environ.get("QRNIC_ACCEL", "auto")

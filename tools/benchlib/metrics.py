@@ -1,4 +1,4 @@
-"""What can be measured, where, and what it must reach: the tables that everything else goes by.
+"""Tables of the bench: the measurements, their scopes, and their goals. All other parts read these tables.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -23,8 +23,9 @@ BOOT_SECONDS = 5
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. "against" names what a row of the table has beside it: (device, figure, what to call that), where
-    no figure is this one and no name is Soft-RoCE or the device's."""
+    """One number. "against" names the second figure of a row of the table: (device, figure, its name). No figure
+    means this figure, and no name means Soft-RoCE or the device's name.
+    """
     name: str
     title: str
     unit: str
@@ -35,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One or more figures that come from one go; its name is what --metric takes."""
+    """One or more figures of one run; --metric selects it by its name."""
     name: str
     figures: tuple
     seconds: float = 3  # for one device
@@ -45,8 +46,8 @@ class Measurement:
     default: bool = True
     memory: int = 1024  # MiB of a guest
     curve: bool = False
-    needs: tuple = ()  # other measurements, which its figures stand beside
-    where: str = "pair"  # the job that does it: see measure.py
+    needs: tuple = ()  # other measurements that provide the second figures
+    where: str = "pair"  # the job that runs it: see measure.py
     explain: str = field(default="", compare=False)
 
 
@@ -62,13 +63,13 @@ ONE_MTU = (1500,)
 
 
 def curve(name, title, unit, points, seconds, smaller=False, against=(ROCE,), **more):
-    """A figure for each point, whose name is NAME/POINT."""
+    """Returns a measurement with a figure for each point, whose name is NAME/POINT."""
     return Measurement(name, tuple(Figure(f"{name}/{point}", title.format(f"{point:,}"), unit, smaller, against)
                                    for point in points), seconds, default=False, curve=True, **more)
 
 
 def storage(name, title):
-    """By fio; the goals are those of NVMe over Fabrics and NFS."""
+    """Returns a measurement by fio; the goals are those of NVMe over Fabrics and NFS."""
     return Measurement(name, tuple(Figure(f"{name}-{point}", f"{title}, random read, {what}", "1/s") for point, what in (
         ("4k-1", "4 KiB, depth 1"), ("4k-16", "4 KiB, depth 16"), ("128k-8", "128 KiB, depth 8"))),
         16, GUESTS, ONE_MTU, default=False, memory=2048, explain=f"{title}: random reads by fio")
@@ -124,7 +125,7 @@ MEASUREMENTS = (
 
 @dataclass(frozen=True)
 class Goal:
-    """kind "times": so much better than what it stands beside; "most": its own figure is no more than that."""
+    """Kind "times": the ratio to reach. Kind "most": the upper limit of the figure itself."""
     figure: str
     scopes: tuple
     value: float
@@ -132,7 +133,7 @@ class Goal:
     against: str = "soft-roce"
 
 
-# From the table of the issue that set them: "What it must reach".
+# The goals of the issue "What it must reach"
 GOALS = (
     *(Goal(name, CABLE, 50) for name in ("bandwidth", "bandwidth-1m", "rate", "rate-64", "send-rate")),
     *(Goal(name, OTHERS, 20) for name in ("bandwidth", "rate", "rate-64", "send-rate", "ud-rate", "srq-bandwidth", "srq-rate")),
@@ -160,8 +161,9 @@ def figures():
 
 
 def chosen(names, everything, drawn=False):
-    """The measurements that --metric and --all ask for, with what they need, or the default ones and, to be drawn, the
-    curves."""
+    """Returns the measurements of --metric and --all with the measurements that they need. Without these options,
+    returns the default measurements and, for --plots, the curves.
+    """
     if names:
         wanted = {needed for measurement in MEASUREMENTS if measurement.name in names
                   for needed in (measurement.name, *measurement.needs)}
@@ -171,6 +173,6 @@ def chosen(names, everything, drawn=False):
 
 
 def plan(measurements, scopes):
-    """Each (scope, mtu, measurement) that is to be done, in order."""
+    """Returns each (scope, mtu, measurement) of a run, in order."""
     return [(scope, mtu, measurement) for scope in scopes for mtu in BOTH for measurement in measurements
             if scope in measurement.scopes and mtu in measurement.mtus]

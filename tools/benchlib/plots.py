@@ -26,7 +26,7 @@ def curves(summaries):
 
 def draw(path, name, scope, mtu, devices):
     import matplotlib  # pylint: disable=import-outside-toplevel
-    matplotlib.use("Agg")  # draws to files, and wants no display
+    matplotlib.use("Agg")  # draws to files without a display
     from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
     measurement = next(one for one in metrics.MEASUREMENTS if one.name == name)
     label, logarithmic = AXES[name]
@@ -34,7 +34,7 @@ def draw(path, name, scope, mtu, devices):
     for device, points in devices.items():
         x = [point for point, _ in points]
         line, = axes.plot(x, [summary.median for _, summary in points], marker="o", label=table.NAMES.get(device, device))
-        # The noise
+        # The area shows the noise.
         axes.fill_between(x, [summary.min for _, summary in points], [summary.max for _, summary in points], alpha=0.2,
                           color=line.get_color())
     if logarithmic:
@@ -53,7 +53,7 @@ def draw(path, name, scope, mtu, devices):
 
 
 def write(directory, summaries):
-    """Draws what there is; returns the paths."""
+    """Draws the curves that the run has; returns the paths."""
     os.makedirs(directory, exist_ok=True)
     paths = []
     for (name, scope, mtu), devices in curves(summaries).items():

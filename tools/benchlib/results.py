@@ -1,4 +1,4 @@
-"""The figures of a run: collected, summed up, written as JSON and CSV, read back.
+"""The figures of a run: Values collects them; the other functions summarise them, and write and read JSON and CSV.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -16,7 +16,7 @@ KEYS = ("scope", "mtu", "metric", "device", "unit", "median", "min", "max")
 
 
 class BadFile(Exception):
-    """A file that is no result of ours."""
+    """A file is no result of this tool."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Summary:
 
 
 class Values:
-    """What came, round by round. A program that measured nothing says "nan", or 0, which no speed is."""
+    """The values of all rounds. "nan" and 0 count as missing, because a program that measured nothing prints them."""
 
     def __init__(self):
         self._values = collections.defaultdict(list)
 
     def add(self, scope, mtu, metric, device, text):
-        """Whether it is a figure."""
+        """Adds a value; returns true if it is a figure."""
         try:
             value = float(text)
         except ValueError:
@@ -52,7 +52,7 @@ class Values:
 
 
 def missing(summaries, plan):
-    """The keys that the plan promised and the run did not bring."""
+    """Returns the keys of the plan that the run has no figure for."""
     wanted = [(scope, mtu, figure.name, device) for scope, mtu, measurement in plan
               for figure in measurement.figures for device in measurement.devices]
     return [key for key in wanted if key not in summaries]
@@ -78,7 +78,7 @@ def write_csv(path, summaries):
 
 
 def read_json(path):
-    """The summaries of an earlier run. What is 0 there or not a number is taken for missing."""
+    """Returns the summaries of an earlier run. A value that is 0 or no number counts as missing."""
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)

@@ -10,14 +10,14 @@ ABSENT = "-"
 
 
 def number(value):
-    """Three digits that mean something, and no more than needed."""
+    """Formats a value with three significant digits."""
     if value >= 100 or value == 0:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def shown(summary):
-    """The median, and the noise where there are several rounds to tell it."""
+    """Formats the median, and the noise if there are several rounds."""
     if summary is None:
         return ABSENT
     if summary.min == summary.max:
@@ -26,7 +26,7 @@ def shown(summary):
 
 
 def ratio(ours, theirs, smaller):
-    """How much better ours is; None when there is nothing to tell it by."""
+    """Returns how much better our figure is, or None if a figure is missing."""
     if ours is None or theirs is None or ours.median <= 0 or theirs.median <= 0:
         return None
     return theirs.median / ours.median if smaller else ours.median / theirs.median
@@ -41,7 +41,7 @@ def goals_of(figure, scope, against):
 
 
 def reached(goal, ours, theirs, smaller):
-    """None when that cannot be told."""
+    """Returns true if the goal is reached, None if a figure is missing."""
     if ours is None:
         return None
     if goal.kind == "most":
@@ -79,7 +79,7 @@ def figure_lines(summaries, scope, mtu, figure):
 
 
 def table(summaries, plan, rounds):
-    """The lines of it: a block for each scope and MTU of the plan."""
+    """Returns the lines of the table: a block for each scope and MTU of the plan."""
     head = f"median of {rounds} (minimum..maximum)" if rounds > 1 else "one round"
     lines = [line(head, "", "qrnic", "Soft-RoCE", "ratio", "goal", "")]
     block = None
@@ -94,8 +94,9 @@ def table(summaries, plan, rounds):
 
 
 def comparison(before, now, plan=None):
-    """This run's figures beside those of an earlier one; marked where the ranges of the two do not touch. What only the
-    earlier one has is of interest where it was to be measured again."""
+    """Returns lines that compare this run with an earlier one, marked if the ranges of the two do not overlap. A
+    figure of the earlier run that is missing now is listed if the plan has it.
+    """
     wanted = plan and {(scope, mtu, figure.name) for scope, mtu, measurement in plan for figure in measurement.figures}
     gone = [key for key in before if key not in now and (wanted is None or key[:3] in wanted)]
     lines = [f"{'scope   MTU   metric                   device':50} {'unit':>10} {'before':>24} {'now':>24} {'ratio':>8}"]

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Functions for jobs in the guest (bash reads this first, by BASH_ENV). GUEST is this
-# guest's number, GUESTS their count, PEER the other one's; NIC0, NIC1, ... are the
-# netdevs and RDMA0, RDMA1, ... the RDMA devices in the launcher's order.
+# Functions for jobs in the guest; bash reads this file first because of BASH_ENV. GUEST is the number of this guest,
+# GUESTS the number of guests, and PEER the number of the other guest of two. NIC0, NIC1, ... are the network interfaces
+# and RDMA0, RDMA1, ... the RDMA devices in the launcher's order.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
 # shellcheck disable=SC1091
@@ -9,7 +9,7 @@
 export GUEST GUESTS
 export PEER=$((GUEST == 1 ? 2 : 1))
 
-# netdev_of MAC: the interface with this address.
+# netdev_of MAC: prints the interface with this address.
 netdev_of() {
     local dir address
     for dir in /sys/class/net/*; do
@@ -19,7 +19,7 @@ netdev_of() {
     return 1
 }
 
-# rdma_of NETDEV: the RDMA device on this interface.
+# rdma_of NETDEV: prints the RDMA device of this interface.
 rdma_of() {
     local dir netdev
     for dir in /sys/class/infiniband/*; do
@@ -29,7 +29,7 @@ rdma_of() {
     return 1
 }
 
-# wait_until SECONDS COMMAND...: until the command succeeds (TIME_FACTOR is for slow kernels).
+# wait_until SECONDS COMMAND...: waits until the command succeeds. TIME_FACTOR multiplies the time for slow kernels.
 wait_until() {
     local tries=$(($1 * 20 * ${TIME_FACTOR:-1}))
     shift
@@ -40,7 +40,7 @@ wait_until() {
     done
 }
 
-# nic_up NETDEV IPV4 IPV6 MTU
+# nic_up NETDEV IPV4 IPV6 MTU: sets MTU and addresses, and brings the interface up.
 nic_up() {
     ip link set "$1" mtu "$4" && ip link set "$1" up
     case $2 in
@@ -50,12 +50,12 @@ nic_up() {
     esac
 }
 
-# nic_setup: brings up all NICs of the launcher's list.
+# nic_setup: brings up all interfaces of the launcher's list.
 nic_setup() {
     local index kind mac ip4 ip6 mtu netdev
     while read -r index kind mac ip4 ip6 mtu; do
         [ -n "$index" ] || continue
-        # Without the driver there is nothing to wait for.
+        # A qrnic without driver has no interface, so that waiting for it would be useless.
         if [ "$kind" != qrnic ] || [ -d /sys/bus/pci/drivers/qrnic ]; then wait_until 20 netdev_of "$mac"; fi
         netdev=$(netdev_of "$mac")
         if [ -z "$netdev" ]; then
@@ -97,8 +97,8 @@ nic_export() {
     done </etc/qrnic/nics
 }
 
-# gid_find DEVICE v1|v2 PATTERN...: the index of its first GID of this version of RoCE that
-# matches a pattern of the shell. Indices have no fixed meaning: nothing else names one.
+# gid_find DEVICE v1|v2 PATTERN...: prints the index of the device's first GID of this version of RoCE that matches a
+# pattern of the shell. Jobs find their index by this function, because indices have no fixed meaning.
 gid_find() {
     local dir=/sys/class/infiniband/$1/ports/1 want="RoCE $2" index=0 gid type pattern
     [ "$2" != v1 ] || want="IB/RoCE v1"
@@ -115,8 +115,8 @@ gid_find() {
     return 1
 }
 
-# gid_index DEVICE 4|6|link [v1]: the index of its GID, of RoCE v2 unless v1 is said, for the
-# address the launcher gave (4), for the global IPv6 address (6), or for the link-local one.
+# gid_index DEVICE 4|6|link [v1]: prints the index of a GID, of RoCE v2 unless v1 is given. The GID is that of the
+# launcher's address (4), of the global IPv6 address (6), or of the link-local address (link).
 gid_index() {
     case $2 in
         4) gid_find "$1" "${3:-v2}" 0000:0000:0000:0000:0000:ffff:\* ;;
@@ -125,9 +125,8 @@ gid_index() {
     esac
 }
 
-# barrier NAME [VALUE]: waits until every guest's job is at this barrier, and sets
-# BARRIER_VALUES to the values (words) of all guests in the order of their numbers.
-# It goes through the launcher and needs no network.
+# barrier NAME [VALUE]: waits until the job of every guest is at this barrier. Sets BARRIER_VALUES to the values (words)
+# of all guests in the order of their numbers. The launcher implements the barrier, so that no network is needed.
 barrier() {
     local answer
     echo "barrier $1 ${2:--}" >&8
@@ -136,8 +135,8 @@ barrier() {
     [ "$answer" != "$BARRIER_VALUES" ]
 }
 
-# host_qmp JSON: has the launcher run a QMP command on this guest's QEMU; prints the
-# result, status 1 when it is an error.
+# host_qmp JSON: makes the launcher run a QMP command on this guest's QEMU, and prints the result. The status is 1 if
+# the result is an error.
 host_qmp() {
     local answer
     echo "qmp $1" >&8
@@ -146,8 +145,8 @@ host_qmp() {
     [ "${answer%% *}" = ok ]
 }
 
-# host_switch [CARD]: what the switch that joins the guests by this card (default 0) has counted, a line for each
-# guest's port.
+# host_switch [CARD]: prints the counters of the switch that connects the guests by this card (default 0), one line for
+# each port.
 host_switch() {
     local answer
     echo "switch ${1:-0}" >&8
@@ -156,7 +155,7 @@ host_switch() {
     [ "${answer%% *}" = ok ]
 }
 
-# guest_reboot: restarts this guest; the job runs again with QRNIC_BOOT one higher.
+# guest_reboot: restarts this guest. The job runs again with QRNIC_BOOT increased by one.
 guest_reboot() {
     echo reboot >&8
     local answer
@@ -166,12 +165,12 @@ guest_reboot() {
     while :; do sleep 100; done
 }
 
-# wait_for_port PORT [SECONDS]: until something here listens on the TCP port.
+# wait_for_port PORT [SECONDS]: waits until a program of this guest listens on the TCP port.
 wait_for_port() {
     wait_until "${2:-20}" grep -qh ":$(printf %04X "$1") [0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6
 }
 
-# host_time: the launcher's clock in milliseconds since this guest's QEMU was started.
+# host_time: prints the launcher's clock in milliseconds since this guest's QEMU was started.
 host_time() {
     local answer
     echo time >&8

@@ -1,9 +1,9 @@
-"""The one door to KVM: whoever boots a guest asks here whether to use it.
+"""Decides whether the guests of a run use KVM. Run makes one Accelerator before it starts guests, and calls give_up()
+if KVM fails in a guest.
 
-What a host offers is tried, not looked at. A /dev/kvm that opens and runs a few
-instructions may still hang or die with a kernel (nested virtualisation), so KVM is used
-only where it has brought this very kernel to its first line on the console. The answer is
-kept for as long as the host, QEMU and the kernel stay the same.
+A /dev/kvm that opens and runs a few instructions may still hang or crash with a kernel (nested virtualisation).
+Therefore KVM is used only after it has booted this kernel up to its first line on the console. The result is kept as
+long as the boot of the host, QEMU and the kernel stay the same.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -21,25 +21,28 @@ import time
 from .errors import LaunchError
 from .process import die_with
 
-# A kernel says its version in the first tenths of a second; a busy host may take longer.
+# Time limit of the first line. A kernel prints its version in the first tenths of a second; a busy host may take
+# longer.
 PROBE_SECONDS = 5
-# So long a guest under KVM may say nothing before it has reached user space.
+# Longest time without output of a guest under KVM before it reaches user space
 SILENCE_SECONDS = 10
 
 MACHINE = "q35,hpet=off,smm=off,vmport=off"
 
 
 class DeadUnderKvm(Exception):
-    """A guest came to nothing under KVM; the text says how."""
+    """KVM failed in a guest before the job began; the text names the reason."""
 
 
 def device():
-    """QRNIC_KVM stands in for the device in tests."""
+    """Returns the path of the device. Tests set QRNIC_KVM, because they need a device that is broken."""
     return os.environ.get("QRNIC_KVM", "/dev/kvm")
 
 
 def first_line(qemu, kernel, cpu):
-    """Boots the kernel under KVM until it has said one line; None when it did, else what happened instead."""
+    """Boots the kernel under KVM until it has printed one line. Returns None if it did, otherwise the reason of the
+    failure.
+    """
     with tempfile.TemporaryDirectory(prefix="qrnic-kvm-") as directory:
         console = os.path.join(directory, "console")
         said = os.path.join(directory, "said")
@@ -70,7 +73,7 @@ def first_line(qemu, kernel, cpu):
 
 
 class Memory:
-    """The answers of this boot of the host, one file for each pair of QEMU and kernel."""
+    """Results of this boot of the host, one file for each pair of QEMU and kernel"""
 
     def __init__(self, cache, qemu, kernel, cpu):
         self._directory = os.path.join(cache, "kvm")
@@ -86,7 +89,7 @@ class Memory:
 
     @contextlib.contextmanager
     def locked(self):
-        """Launchers that start at the same time try once."""
+        """Holds the lock of the results, so that launchers that start at the same time try KVM only once."""
         try:
             os.makedirs(self._directory, exist_ok=True)
             lock = open(os.path.join(self._directory, "lock"), "wb")
@@ -98,7 +101,7 @@ class Memory:
             yield
 
     def get(self):
-        """True, False, or None for what has not been tried"""
+        """Returns True or False for the stored result, None if there is none."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(self._path, encoding="utf-8") as file:
             return bool(json.load(file)["works"])
         return None
@@ -118,7 +121,7 @@ class Memory:
 
 
 class Accelerator:
-    """What a run's guests are started with: name is "kvm" or "tcg"."""
+    """The accelerator of a run's guests; name is "kvm" or "tcg"."""
 
     def __init__(self, wanted, qemu, kernel, cpu, cache, say):
         self._wanted = wanted
@@ -135,7 +138,7 @@ class Accelerator:
                 raise LaunchError(f"this machine has no KVM that you may use ({device()}): use --accel tcg")
             return False
         with self._memory.locked():
-            # Who asks for it by name wants it tried again.
+            # --accel kvm repeats the try, because the user may have repaired KVM since.
             works = None if asked_for else self._memory.get()
             if works is not None:
                 return works
@@ -148,7 +151,7 @@ class Accelerator:
         return not trouble
 
     def give_up(self, what):
-        """KVM has failed in a guest: TCG from now on, unless KVM is what was asked for."""
+        """Changes to TCG after KVM has failed in a guest. Raises LaunchError if the user requires KVM."""
         self._memory.put(False, what)
         if self._wanted == "kvm":
             raise LaunchError(f"{what} under KVM: use --accel tcg") from None
@@ -157,5 +160,7 @@ class Accelerator:
 
 
 def died_of_kvm(status):
-    """QEMU refuses options by an exit status; what KVM does to it is a signal."""
+    """Returns true if QEMU was ended by a signal. QEMU reports bad options by an exit status, and KVM's failures by a
+    signal.
+    """
     return status is not None and status < 0 and -status != signal.SIGKILL

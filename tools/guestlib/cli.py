@@ -1,4 +1,5 @@
-"""Command line of tools/guest.
+"""Command line of tools/guest: main() checks the options, reads the job and its files, and executes a Run. Errors
+become one line and an exit status.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -59,7 +60,7 @@ ACCELERATORS = ("auto", "tcg", "kvm")
 
 
 def build_parser():
-    # An abbreviation would take --guest for --guests.
+    # allow_abbrev is off because an abbreviation would accept --guest for --guests.
     parser = argparse.ArgumentParser(prog="tools/guest", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -144,7 +145,7 @@ def read_files(specs):
 def check(options):
     if (options.job is None) + (options.command is None) + (not options.interactive) != 2:
         raise LaunchError("give one of: a job file, -c COMMAND, --interactive (see --help)", EXIT_USAGE)
-    # argparse does not check defaults.
+    # This check is needed because argparse does not check defaults.
     if options.accel not in ACCELERATORS:
         raise LaunchError(f"QRNIC_ACCEL={options.accel} must be one of {', '.join(ACCELERATORS)}", EXIT_USAGE)
     for setting in options.env:
@@ -159,7 +160,7 @@ def check(options):
     if options.interactive:
         options.timeout = 0
     if options.strict:
-        # Below this a kernel's warnings do not reach the console.
+        # The level is at least 5, because otherwise warnings of the kernel do not reach the console.
         options.loglevel = max(options.loglevel, 5)
         for pattern in options.allow_report:
             try:
@@ -201,7 +202,7 @@ def main(arguments):
         print(f"guest: {error}", file=sys.stderr)
         status = error.status
     except OSError as error:
-        # A cache or a directory of the user's that cannot be read or written
+        # The user's cache or folder cannot be read or written.
         print(f"guest: {error.filename or 'the host'}: {error.strerror}", file=sys.stderr)
     except KeyboardInterrupt:
         status = 130

@@ -14,7 +14,7 @@ def _entry(inode, name, mode, data):
 
 
 def archive(files):
-    """`files` maps a path to (mode, contents); the directories above are added."""
+    """Returns an archive. `files` maps a path to (mode, contents); folders above the paths are added."""
     out = []
     made = set()
     for path, (mode, data) in files.items():

@@ -1,4 +1,4 @@
-"""Errors that end a run with one line for the user.
+"""Errors that end a run with one line for the user, and the exit statuses of the launcher.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -10,7 +10,7 @@ EXIT_LAUNCH = 125
 
 
 class LaunchError(Exception):
-    """Something outside the job went wrong; `status` becomes the exit status."""
+    """A run cannot go on for a reason outside the job; `status` becomes the exit status."""
 
     def __init__(self, message, status=EXIT_LAUNCH):
         super().__init__(message)

@@ -1,4 +1,5 @@
-"""One guest: its QEMU process, its control channel and its job's output.
+"""One guest: its QEMU process, its control channel and its job's output. Run calls start(), then reads lines() of the
+control channel until the job has ended, and kill() at the end.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -17,18 +18,17 @@ from .process import die_with
 
 PROCESSOR_NICE = 10
 
-# A panic restarts the guest, which the run loop takes for the crash that it is. Hosts that
-# are guests themselves stand still for 20 s at times, which the guest's kernel takes for a
-# stall of RCU after 21. The rest saves time under TCG: the kernel's self-tests of ciphers
-# and the parsing of its module certificates (our modules are unsigned anyway) take over a
-# second.
+# A panic restarts the guest, which the run loop reports as a crash. The timeout of RCU stalls is 60 s, because hosts
+# that are guests themselves pause for 20 s at times. The kernel's own limit of 21 s is too close to that. The other
+# options save more than a second under TCG: they omit the self-tests of ciphers and the parsing of module certificates.
+# Our modules are unsigned, so the certificates have no use.
 BOOT_OPTIONS = ("console=ttyS0 panic=-1 no_timer_check tsc=reliable mitigations=off nokaslr random.trust_cpu=on "
                 "rcupdate.rcu_cpu_stall_timeout=60 cryptomgr.notests=1 "
                 "initcall_blacklist=load_system_certificate_list,jent_mod_init")
 
 
 class Guest:
-    """Builds the command line and initramfs, starts QEMU, and holds the sockets."""
+    """Builds the command line and the initramfs, starts QEMU, and holds the sockets."""
 
     def __init__(self, number, run):
         self.number = number
@@ -97,16 +97,18 @@ class Guest:
     def _command(self):
         options = self.options
         name = self.run.accelerator.name
-        # The start script adds the other processors when the kernel has found its devices: in QEMU 10.0 a processor's
-        # access to its interrupt controller may go to a device, and be lost, while another one maps devices.
+        # The start script adds the other processors after the kernel has found its devices. Otherwise, in QEMU 10.0, a
+        # processor's access to its interrupt controller may reach a device and be lost while another processor maps
+        # devices.
         append = f"{BOOT_OPTIONS} maxcpus=1 loglevel={options.loglevel} {' '.join(options.append)}"
-        # On a busy host the kernel measures its clock wrong, by as much as ten times.
+        # The frequency is given, because on a busy host the kernel's own measurement may be wrong by a factor of ten.
         if name == "tcg" and host.time_stamp_khz():
             append += f" tsc_early_khz={host.time_stamp_khz()}"
         command = [self.run.qemu, "-name", f"guest{self.number}", "-nodefaults", "-no-user-config",
                    "-machine", accel.MACHINE, "-accel", "tcg,thread=multi" if name == "tcg" else name, "-cpu", options.cpu,
                    "-m", str(options.memory), "-smp", str(options.cpus), "-display", "none"]
-        # QEMU's main loop polls a descriptor for each queue of virtio that has one, for each frame.
+        # ioeventfd is off for virtio, because QEMU's main loop would poll one more descriptor for each queue and each
+        # frame.
         command += ["-kernel", self.run.image.kernel, "-initrd", self._write_initrd(), "-append", append.strip(),
                     "-drive", f"if=none,id=root,format=raw,readonly=on,file={self.run.image.root}",
                     "-device", "virtio-blk-pci,drive=root,romfile=,ioeventfd=off",
@@ -128,7 +130,7 @@ class Guest:
         return command + (strict.qemu_arguments(options.qemu_arg) if options.strict else options.qemu_arg)
 
     def _become(self, launcher):
-        """In the process that will be QEMU."""
+        """Runs in the child process before it becomes QEMU."""
         die_with(launcher)
         if self.options.pin:
             os.sched_setaffinity(0, host.processors(self.number, self.options.cpus, os.sched_getaffinity(0)))
@@ -153,7 +155,9 @@ class Guest:
         self._let_devices_go_first()
 
     def _accept(self, name):
-        """QEMU connects before it starts the guest, or ends with a message."""
+        """Waits until QEMU connects, which it does before it starts the guest. Raises LaunchError with QEMU's message
+        if QEMU ends.
+        """
         listener = self._listeners.pop(name)
         listener.settimeout(0.1)
         deadline = time.monotonic() + 20
@@ -173,10 +177,11 @@ class Guest:
         raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}") from None
 
     def _let_devices_go_first(self):
-        """A guest's processor that polls must not keep its own device waiting for the host's.
+        """Lowers the priority of the processors of the guest, so that a polling processor does not delay its own
+        device.
 
-        With more busy threads than processors the host lets a device's thread, which has
-        just woken, wait for the end of a polling processor's time slice: milliseconds.
+        If the host has more busy threads than processors, a woken thread waits for the end of another thread's
+        time slice. For the thread of a device this takes milliseconds.
         """
         done, _, processors = self.qmp('{"execute": "query-cpus-fast"}').partition(" ")
         if done != "ok":
@@ -189,14 +194,14 @@ class Guest:
             os.setpriority(os.PRIO_PROCESS, processor["thread-id"], PROCESSOR_NICE)
 
     def last_words(self):
-        """The line of QEMU's messages that names the reason."""
+        """Returns the line of QEMU's messages that names the reason."""
         with open(self.qemu_log, encoding="utf-8", errors="replace") as log:
             lines = [line.strip() for line in log if line.strip()]
         named = [line for line in lines if "qemu-system" in line.split(":")[0]]
         return (named or lines)[-1] if lines else f"it said nothing (exit status {self.process.poll()})"
 
     def lines(self):
-        """The complete lines that the control channel has now; None when it has closed."""
+        """Returns the complete lines that the control channel has now, or None if it has closed."""
         try:
             data = self.control.recv(65536)
         except OSError:
@@ -211,7 +216,7 @@ class Guest:
         try:
             self.control.sendall(text.encode() + b"\n")
         except OSError:
-            pass  # the guest has gone; the run loop sees that
+            pass  # the guest has ended; the run loop detects this
 
     def qmp(self, text):
         """Runs one QMP command; returns "ok RESULT" or "error RESULT" on one line."""

@@ -1,4 +1,4 @@
-"""What the host offers: the QEMU binary, its time stamp counter, and the guest image.
+"""Properties of the host: the QEMU binary, the rate of its time stamp counter, the guest image, and its processors.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -25,8 +25,9 @@ def cache_dir():
 
 
 def find_qemu():
-    """QRNIC_QEMU, or what tools/build-qemu made of this checkout (of QEMU_VERSION); while the
-    device's sources are being worked on, what it compiled last."""
+    """Returns the path of QEMU: QRNIC_QEMU, or the build of this checkout by tools/build-qemu (of QEMU_VERSION). If the
+    device's sources have changed since, the last build is returned.
+    """
     chosen = os.environ.get("QRNIC_QEMU")
     if chosen:
         if not os.access(chosen, os.X_OK):
@@ -43,7 +44,9 @@ def find_qemu():
 
 
 def steady_khz(sample):
-    """The rate of a counter in kHz, measured twice; 0 when the two differ by more than a hundredth: it is no clock."""
+    """Returns the rate of a counter in kHz, measured twice. Returns 0 if the two results differ by more than 1 %,
+    because the counter is then no clock.
+    """
     points = [sample()]
     for _ in range(2):
         time.sleep(0.025)
@@ -55,19 +58,23 @@ def steady_khz(sample):
 
 @functools.cache
 def time_stamp_khz():
-    """The rate of this processor's time stamp counter, which is that of a guest under TCG; 0: unknown."""
+    """Returns the rate in kHz of this processor's time stamp counter, which a guest under TCG has, too; 0 if it is
+    unknown.
+    """
     if platform.machine() != "x86_64":
         return 0
     try:
         code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     except OSError:
         return 0
-    # rdtsc; shl rdx, 32; or rax, rdx; ret
+    # The machine code is: rdtsc; shl rdx, 32; or rax, rdx; ret
     code.write(b"\x0f\x31\x48\xc1\xe2\x20\x48\x09\xd0\xc3")
     counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
 
     def sample():
-        """The counter and the time at it, by the one of some tries that nothing interrupted"""
+        """Returns the time and the counter at that time. Of 20 tries the shortest is used, because nothing interrupted
+        it.
+        """
         tries = ((time.monotonic_ns(), counter(), time.monotonic_ns()) for _ in range(20))
         before, count, _ = min(tries, key=lambda one: one[2] - one[0])
         return before, count
@@ -76,7 +83,7 @@ def time_stamp_khz():
 
 
 class Image:
-    """The files a guest boots from."""
+    """The files that a guest boots from."""
 
     def __init__(self, kernel=None):
         other = os.environ.get("QRNIC_LINUX")
@@ -92,7 +99,9 @@ class Image:
             raise LaunchError("the guest image could not be made (see above)")
 
     def check_driver(self):
-        """The kernel of QRNIC_LINUX has modules only after somebody has built them."""
+        """Raises LaunchError if the image has no driver, because the modules for the kernel of QRNIC_LINUX are built
+        separately.
+        """
         if not glob.glob(os.path.join(self.directory, "overlay", "overlay", "usr", "lib", "modules", "*", "updates", "qrnic.ko")):
             linux = os.environ.get("QRNIC_LINUX")
             raise LaunchError(f"the guest's image has no driver for qrnic: run {f'QRNIC_LINUX={linux} ' if linux else ''}"
@@ -105,6 +114,8 @@ class Image:
 
 
 def processors(number, wanted, allowed):
-    """Those of the host for guest `number`: as many as are wanted, behind those of the guest before, round and round."""
+    """Returns the host's processors for guest `number`: `wanted` of them, after those of the previous guest,
+    cyclically.
+    """
     allowed = sorted(allowed)
     return {allowed[((number - 1) * wanted + i) % len(allowed)] for i in range(wanted)}

@@ -1,7 +1,7 @@
-"""Network namespaces that stand in for hosts, one a guest, joined by a cable (veth).
+"""Network namespaces that replace hosts, one for each guest, connected by a veth pair.
 
-Host N is 10.99.N.1. Its guest is behind libslirp and has the same address, so that the
-GIDs are true on both sides of the translation.
+Host N has the address 10.99.N.1. The guest of host N is behind libslirp and has the same address, so that its GIDs
+are valid on both sides of the translation.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -13,12 +13,14 @@ import subprocess
 from .errors import LaunchError
 from .process import die_with
 
-# TCP ports that are let in: perftest's and the pingpongs', and iperf3's
+# TCP ports that are forwarded to the guest: those of perftest and the pingpongs, and of iperf3
 TCP_PORTS = (18515, 5201)
 
 
 def user_options(guest):
-    """Options of -netdev user. A forward from one address of the host would replace the sender's by it."""
+    """Returns the options of -netdev user. The forwards name the guest's address and no address of the host, because
+    the latter would replace the sender's address.
+    """
     address = f"10.99.{guest}.1"
     forwards = [f"hostfwd=udp::4791-{address}:4791"]
     forwards += [f"hostfwd=tcp::{port}-{address}:{port}" for port in TCP_PORTS]
@@ -26,7 +28,7 @@ def user_options(guest):
 
 
 class Hosts:
-    """Two of them; the namespaces live as long as somebody is in them."""
+    """The two namespaces, which exist as long as a process of _holders runs"""
 
     def __init__(self):
         self._holders = []
@@ -61,7 +63,7 @@ class Hosts:
         subprocess.run([*self.prefix(host), *command], check=True, capture_output=True, text=True)
 
     def prefix(self, guest):
-        """What runs a command on this guest's host."""
+        """Returns the words that run a command on this guest's host."""
         return ["nsenter", f"--net=/proc/{self._holders[guest - 1].pid}/ns/net"]
 
     def close(self):

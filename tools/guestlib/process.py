@@ -1,4 +1,4 @@
-"""Children that do not outlive the launcher.
+"""Processes that end with the launcher.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -11,8 +11,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with(launcher):
-    """For preexec_fn: even a launcher that is killed by SIGKILL leaves no child behind."""
+    """Makes this child end with the launcher, even if SIGKILL ends the launcher. For preexec_fn."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it died before the kernel knew what to do then
+    if os.getppid() != launcher:  # the launcher ended before prctl()
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

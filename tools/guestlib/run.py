@@ -1,4 +1,5 @@
-"""One run: starts the guests, serves their control channels, and decides how it ended.
+"""One run: starts the guests, serves their control channels, and decides how the run ended. cli.main() calls execute()
+once and then cleanup().
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -19,12 +20,14 @@ from .hosts import Hosts
 from .wire import Faults
 
 
-# So long a path may be that a socket is bound to (sockaddr_un), and so long the names are that we put there.
+# Longest path of a socket (sockaddr_un), and the length that is reserved for the names of sockets
 SOCKET_PATH, SOCKET_NAME = 107, 16
 
 
 def scratch_directory():
-    """In TMPDIR, unless no socket can have a path there: a CI's may be long."""
+    """Makes the folder in TMPDIR, or in /tmp if a socket's path would be too long there. TMPDIR of a CI runner may be
+    long.
+    """
     directory = tempfile.mkdtemp(prefix="qrnic-")
     if len(os.fsencode(directory)) + SOCKET_NAME <= SOCKET_PATH:
         return directory
@@ -57,7 +60,7 @@ class Run:
         if options.pcap:
             options.pcap = os.path.abspath(options.pcap)
             os.makedirs(options.pcap, exist_ok=True)
-        # Last, because only a run that is complete is cleaned up.
+        # These come last, because only a complete run is cleaned up.
         self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
         self.scratch = scratch_directory()
         self.guests = []
@@ -70,7 +73,7 @@ class Run:
         print(f"guest: {text}", file=sys.stderr, flush=True)
 
     def execute(self):
-        """Returns the exit status: the first job's that failed, or 0."""
+        """Returns the exit status: that of the first job that failed, or 0."""
         terminal = termios.tcgetattr(0) if self.options.interactive and os.isatty(0) else None
         try:
             try:
@@ -81,7 +84,8 @@ class Run:
                 self._attempt()
             return self._verdict()
         except LaunchError:
-            # If an oops has ended a process that the job waits for, the job times out.
+            # The complaints are printed here, too, because an oops may have ended a process for which the job waits
+            # until the timeout.
             if self.options.strict:
                 self._complaints()
             raise
@@ -91,12 +95,14 @@ class Run:
                 termios.tcsetattr(0, termios.TCSADRAIN, terminal)
 
     def _verdict(self):
-        """The first job's status that is not 0; with --strict, what the jobs did not see counts as well."""
+        """Returns the status of the first job that failed. With --strict, reports of kernels and devices count as well."""
         status = next((guest.status for guest in self.guests if guest.status), 0)
         return strict.status(status, self._complaints()) if self.options.strict else status
 
     def _complaints(self):
-        """Prints and returns the complaints of kernels and devices. Another message reports a guest that never came up."""
+        """Prints and returns the complaints of kernels and devices. A guest that did not boot has a message of its
+        own.
+        """
         self._stop()
         wrong = [line for guest in self.guests if guest.boots
                  for line in strict.verdict(guest.number, guest.serial_log, guest.qemu_log, self.options.allow_report,
@@ -122,7 +128,7 @@ class Run:
         self._serve()
 
     def _begin_again(self):
-        """After guests whose jobs have not begun: see "started"."""
+        """Starts all guests again under TCG. No job has begun yet; see "started"."""
         for guest in self.guests:
             guest.kill()
         for one in self.switches.values():
@@ -194,7 +200,7 @@ class Run:
 
     @staticmethod
     def _check_panic(guest):
-        """Looks only at what has come to the serial log since the last time."""
+        """Checks the part of the serial log that is new since the last call."""
         try:
             with open(guest.serial_log, "rb") as log:
                 log.seek(max(guest.serial_seen - 100, 0))
@@ -238,7 +244,8 @@ class Run:
             if guest.boots > 1:
                 guest.answer(str(guest.boots))
             elif all(other.boots for other in self.guests):
-                # No job begins before all guests live: until then they can be started again.
+                # The answer comes after all guests have started. Until then no job has begun, so that all guests can be
+                # started again.
                 for other in self.guests:
                     other.answer(str(other.boots))
         elif word == "ready":
@@ -271,7 +278,7 @@ class Run:
                 self._give_up_on_others(guest)
 
     def _counters(self, index):
-        """What a switch has counted, in one line: "ok" and its lines, with ";" between."""
+        """Returns the counters of a switch in one line: "ok", and its lines separated by ";"."""
         try:
             return "ok " + ";".join(self.switches[int(index)].counters())
         except (KeyError, ValueError):
@@ -280,7 +287,9 @@ class Run:
             return f"error {error}"
 
     def _on_barrier(self, guest, name, value):
-        """Everybody learns everybody's value, in the order of the guests' numbers."""
+        """Sends the values of all guests to each guest, in the order of their numbers, when the last guest is at the
+        barrier.
+        """
         guest.waiting_at = name
         guest.barrier_value = value
         if all(other.waiting_at == name for other in self.guests):
@@ -292,7 +301,9 @@ class Run:
             self._check_stuck()
 
     def _check_stuck(self):
-        """A guest that waits at a barrier which another, finished, will never reach."""
+        """Raises LaunchError if a guest waits at a barrier and another guest has ended, because the other one never
+        comes there.
+        """
         ended = [guest for guest in self.guests if guest.status is not None]
         waiting = [guest for guest in self.guests if guest.status is None and guest.waiting_at]
         if ended and waiting:
@@ -300,7 +311,7 @@ class Run:
                               f"but the job on guest{ended[0].number} has ended")
 
     def _give_up_on_others(self, failed):
-        """A job that failed would leave its partners waiting for it: give them a moment."""
+        """Shortens the timeout of the other jobs after a job has failed, because they may wait for the failed one."""
         self.options.timeout = max(self.options.timeout, 1)
         for guest in self.guests:
             if guest is not failed and guest.status is None:
@@ -308,7 +319,9 @@ class Run:
                 self._drain(guest)
 
     def _drain(self, guest):
-        """The job's output came before its exit status, but through another port."""
+        """Reads the rest of the job's output. The output precedes the exit status but uses another port, so it may
+        still be on its way.
+        """
         end = time.monotonic() + 0.3
         guest.output.settimeout(0.05)
         while time.monotonic() < end and not guest.output_ended:

@@ -1,4 +1,4 @@
-"""What --strict adds to a job's status: reports of the guests' kernels and guest errors of their qrnics.
+"""Adds the checks of --strict to a job's status: reports of the guests' kernels, and guest errors of their qrnics.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -7,8 +7,8 @@ import re
 
 from .errors import EXIT_STRICT
 
-# What a kernel says on its console when something is wrong. (A debugging kernel also says
-# at its start which of its checks are on.)
+# Lines that a kernel prints on its console for a problem. The exceptions of DMA-API are lines of a debugging kernel's
+# start.
 HEADLINE = re.compile(
     r"WARNING: |BUG: |Oops|KASAN: |KFENCE: |UBSAN: |refcount_t: |possible [a-z -]*deadlock|"
     r"DMA-API: (?!preallocated|debugging|dma_debug|Mapped at)|general protection fault|unable to handle |"
@@ -17,7 +17,7 @@ HEADLINE = re.compile(
 CUT_HERE = "[ cut here ]"
 END_TRACE = "---[ end trace"
 
-# "qrnic DEVICE: QUEUE NUMBER: RULE: TEXT" (spec/errors.rst)
+# The form is "qrnic DEVICE: QUEUE NUMBER: RULE: TEXT" (spec/errors.rst).
 GUEST_ERROR = re.compile(r"^qrnic \S+: .*?: ([a-z][a-z-]+): ")
 
 SHOWN = 10
@@ -26,13 +26,13 @@ REPORT, ERROR = "kernel report", "guest error"
 
 
 def kernel_reports(lines, allowed):
-    """The first line of each report; between "cut here" and "end trace" all lines are one."""
+    """Returns the first line of each report. All lines between "cut here" and "end trace" are one report."""
     reports = []
     block = None
 
     def end(text):
         headlines = [line for line in text if HEADLINE.search(line)]
-        # A second report inside an allowed one is not allowed with it.
+        # An allowed report permits only one warning, so that a second report inside it is not hidden.
         warnings = sum("Call Trace:" not in line and "DMA-API: " not in line for line in headlines)
         if any(re.search(pattern, "\n".join(text)) for pattern in allowed) and warnings <= 1:
             return
@@ -57,7 +57,7 @@ def kernel_reports(lines, allowed):
 
 
 def guest_errors(lines, allowed):
-    """The lines of the device's log that name a broken rule."""
+    """Returns the lines of the device's log that name a broken rule and are not allowed."""
     found = []
     for line in lines:
         match = GUEST_ERROR.match(line)
@@ -67,7 +67,7 @@ def guest_errors(lines, allowed):
 
 
 def qemu_arguments(arguments):
-    """QEMU heeds its last -d only: guest errors are added to what the user wants logged."""
+    """Adds guest errors to the user's -d option, because QEMU uses only its last -d."""
     arguments = list(arguments)
     places = [at for at, word in enumerate(arguments[:-1]) if word == "-d"]
     if not places:
@@ -77,7 +77,7 @@ def qemu_arguments(arguments):
 
 
 def verdict(number, serial_log, qemu_log, allowed_reports, allowed_errors):
-    """What one guest did wrong, a line each."""
+    """Returns the complaints about one guest, one line each."""
     out = []
     for path, what, find, allowed in ((serial_log, REPORT, kernel_reports, allowed_reports),
                                       (qemu_log, ERROR, guest_errors, allowed_errors)):
@@ -93,9 +93,10 @@ def verdict(number, serial_log, qemu_log, allowed_reports, allowed_errors):
 
 
 def status(job_status, lines):
-    """The exit status of a run whose jobs ended with job_status and of which verdict() says these lines.
+    """Returns the exit status of a run whose jobs ended with job_status and have these lines of verdict().
 
-    An oops kills the process in which it happens: a job's status of a signal is then the kernel's doing.
+    If a signal ended a job and the kernel has a report, the report is the cause, because an oops kills its
+    process.
     """
     killed = job_status > 128 and any(f": {REPORT}" in line for line in lines)
     return EXIT_STRICT if lines and (killed or not job_status) else job_status

@@ -1,4 +1,5 @@
-"""What joins more than two guests: datagrams by the launcher itself, cables by qrnic-switch.
+"""Switches that connect more than two guests: DatagramSwitch in the launcher for sockets, CableSwitch (qrnic-switch)
+for cables. Run starts one for each network, and stops it after the guests.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -15,12 +16,12 @@ from .errors import LaunchError
 from .process import die_with
 
 PROGRAM = "qrnic-switch"
-# So long it may take to say what it has counted.
+# Time limit for the counters of qrnic-switch
 SECONDS = 10
 
 
 class DatagramSwitch(threading.Thread):
-    """What one guest's socket sends goes to all others."""
+    """Sends each datagram of a guest to all other guests."""
 
     def __init__(self, nic, directory, guests):
         super().__init__(daemon=True)
@@ -37,17 +38,17 @@ class DatagramSwitch(threading.Thread):
                     try:
                         self._socket.sendto(frame, peer)
                     except OSError:
-                        pass  # not started yet or gone: a wire without a listener
+                        pass  # the guest has not started or has ended
 
     def counters(self):
         raise LaunchError("these guests are not joined by cables")
 
     def stop(self):
-        """It ends with the launcher."""
+        """Does nothing, because the thread ends with the launcher."""
 
 
 class CableSwitch:
-    """A process of qrnic-switch, whose port N is guest N."""
+    """A process of qrnic-switch, whose port N is guest N"""
 
     def __init__(self, nic, directory, guests, qemu, log):
         self._guests = guests
@@ -59,7 +60,7 @@ class CableSwitch:
                                              preexec_fn=lambda: die_with(launcher))
 
     def counters(self):
-        """Its lines, one for each port."""
+        """Returns the lines of counters, one for each port."""
         self._process.send_signal(signal.SIGUSR1)
         text = b""
         deadline = time.monotonic() + SECONDS
@@ -72,7 +73,7 @@ class CableSwitch:
         return text.decode().splitlines()
 
     def stop(self):
-        """Its last words go to the log."""
+        """Ends the process, and writes its last output to the log."""
         if self._process.returncode is not None:
             return
         self._process.terminate()
@@ -86,7 +87,7 @@ class CableSwitch:
 
 
 def find_program(qemu):
-    """QRNIC_SWITCH, or what was built with this QEMU: it is beside it, or in the same build directory."""
+    """Returns QRNIC_SWITCH, or the qrnic-switch that was built with this QEMU: beside it, or in the same build folder."""
     directory = os.path.dirname(qemu)
     chosen = os.environ.get("QRNIC_SWITCH")
     for path in [chosen] if chosen else [os.path.join(directory, PROGRAM),

@@ -1,4 +1,5 @@
-"""The NICs of the guests and the networks that join them, as QEMU options.
+"""The network cards of the guests and the networks between them, as options of QEMU. Run parses each --nic into a Nic;
+Guest asks the Nic for its options.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -70,15 +71,16 @@ class Nic:
         self.only_guest = int(own["guest"]) if own["guest"] else 0
 
     def kind(self, guest):
-        """The last kind named serves all further guests."""
+        """Returns the kind of this guest's card. The last kind is that of all further guests."""
         return self.kinds[min(guest, len(self.kinds)) - 1]
 
     def mac(self, guest):
         return f"52:54:00:77:{guest:02x}:{self.index:02x}"
 
     def addresses(self, guest):
-        """IPv4 and IPv6 address with prefix length. Without a link between guests, a
-        second NIC of one guest is a neighbour of the first."""
+        """Returns the IPv4 and IPv6 addresses with prefix lengths. On a hub the second card of a guest is a neighbour
+        of the first.
+        """
         if self.ip in ("dhcp", "none"):
             return self.ip, self.ip
         subnet = 0 if self.net == "hub" else self.index
@@ -87,16 +89,15 @@ class Nic:
         return f"10.77.{subnet}.{host}/24", ipv6
 
     def line(self, guest):
-        """The guest's start script reads this."""
+        """Returns the line of /etc/qrnic/nics that the guest's start script reads."""
         ipv4, ipv6 = self.addresses(guest)
         return f"{self.index} {self.kind(guest)} {self.mac(guest)} {ipv4} {ipv6} {self.mtu}"
 
     def wire(self, guest):
-        """One end of the wire between two guests: a pair of connected unix sockets.
+        """Returns this guest's end of the wire between two guests: one of two connected unix sockets.
 
-        Sockets with paths would do as well, but are slow: the kernel holds only ten
-        datagrams for a socket (net.unix.max_dgram_qlen) unless two are connected with
-        each other, and calls an unconnected one writable when its partner is full.
+        Sockets with paths would be slow: the kernel holds only ten datagrams for a socket (net.unix.max_dgram_qlen)
+        unless it is connected. An unconnected socket is also reported as writable when its peer is full.
         """
         if not self._wire and self.faults:
             self._faulty = FaultyWire(self.faults)
@@ -111,14 +112,14 @@ class Nic:
         return [self.wire(guest).fileno()] if self.net == "link" and self.net_arg in SOCKETS and guests == 2 else []
 
     def end_wire(self):
-        """The guests have gone, or go."""
+        """Closes the wire when the guests end."""
         self.close_wire()
         if self._faulty:
             self._faulty.close()
             self._faulty = None
 
     def close_wire(self):
-        """The guests have their ends."""
+        """Closes the launcher's copies of the ends, because QEMU has its own."""
         for end in self._wire:
             end.close()
         self._wire = ()
@@ -133,7 +134,7 @@ class Nic:
         return self.net == "link" and self.net_arg == "cable"
 
     def cable_path(self, directory, guest, guests):
-        """Two guests meet; of more, each has its own cable, to the switch."""
+        """Returns the path of a cable: one for two guests, or one from each guest to the switch."""
         return os.path.join(directory, f"net{self.index}.cable{guest if guests > 2 else ''}")
 
     def netdev_options(self, directory, guest, guests, pcap):
@@ -169,7 +170,9 @@ class Nic:
         return options
 
     def device_options(self, guest):
-        """Behind a root port, so that it is a PCIe endpoint and can be unplugged."""
+        """Returns the options of the device. A root port is above it, so that it is a PCIe endpoint and can be
+        unplugged.
+        """
         port = f"pcie-root-port,id=port{self.index},chassis={self.index + 1},slot={self.index + 1}"
         for prop in self.port_props:
             port += f",{prop}"
@@ -194,7 +197,7 @@ def parse(specs, guests, mtu, device_props, faults=None):
 
 
 def lone_hub_options(nics):
-    """A hub with one port refuses frames for ever: give a lone card a listener."""
+    """Returns a listener for a hub with one card, because a hub with one port never accepts a frame."""
     if sum(nic.net == "hub" for nic in nics) != 1:
         return []
     return ["-netdev", "user,id=listener,restrict=on,ipv6=off",
@@ -206,7 +209,9 @@ def of_guest(nics, guest):
 
 
 def hosts_file(nics, guests):
-    """guest1, guest2, ... name the first addressed NIC; guest1-1 the NIC with index 1."""
+    """Returns /etc/hosts: guest1, guest2, ... name the first card with an address; guest1-1 names the card with index
+    1.
+    """
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
     for guest in range(1, guests + 1):
         first = True

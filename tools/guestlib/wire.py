@@ -1,4 +1,5 @@
-"""A wire between two guests that loses, repeats, delays, marks and spoils frames, by chance and with a seed.
+"""A wire between two guests that loses, repeats, reorders, marks and corrupts frames, at random from a seed. A Nic
+makes one FaultyWire for --wire.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -13,8 +14,8 @@ from .errors import EXIT_USAGE, LaunchError
 FAULTS = ("loss", "repeat", "reorder", "corrupt", "mark")
 ETHERTYPE_VLAN, ETHERTYPE_IPV4, ETHERTYPE_IPV6 = b"\x81\x00", b"\x08\x00", b"\x86\xdd"
 PROTOCOL_UDP, ROCE_PORT = 17, (4791).to_bytes(2, "big")
-CE = 3                          # RFC 3168; 0: the ends know nothing of marks
-GSI = (1).to_bytes(3, "big")    # the queue pair of management datagrams
+CE = 3                          # RFC 3168; the value 0 means that the ends do not support marks
+GSI = (1).to_bytes(3, "big")    # the QP number of management datagrams
 FRAME_MAX = 1 << 16
 SEED = 1
 
@@ -22,9 +23,10 @@ SEED = 1
 class Faults:
     """loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,spare=mads][,seed=N], P in percent of the frames, each way.
 
-    Marked are RoCE v2 frames that say that their ends know of marks. Spared are management datagrams: where a program
-    destroys its end of a connection at once, as many do, Linux repeats no request to disconnect that is lost, and the
-    other end waits for ever."""
+    Marks are set only in RoCE v2 frames whose ECN field reports support. Management datagrams can be spared, because
+    some programs destroy their end of a connection at once. Linux then repeats no lost request to disconnect, and
+    the peer waits for ever.
+    """
 
     def __init__(self, text):
         self.percent = dict.fromkeys(FAULTS, 0.0)
@@ -48,7 +50,7 @@ class Faults:
 
 
 def roce(frame):
-    """Where the IP header of a RoCE v2 frame begins, and where its BTH does; or None."""
+    """Returns the offsets of the IP header and of the BTH of a RoCE v2 frame, or None."""
     ip = 18 if frame[12:14] == ETHERTYPE_VLAN else 14
     kind = frame[ip - 2:ip]
     if kind == ETHERTYPE_IPV4 and len(frame) >= ip + 20:
@@ -69,9 +71,10 @@ def is_mad(frame):
 
 
 def marked(frame):
-    """The frame with CE in its IP header; None if it is not of RoCE v2 and ECN-capable.
+    """Returns the frame with CE in its IP header, or None if it is no RoCE v2 frame or not ECN-capable.
 
-    Nothing else changes but the checksum of IPv4: the ICRC does not cover ECN."""
+    Only the checksum of IPv4 changes with it, because the ICRC does not cover ECN.
+    """
     found = roce(frame)
     if not found:
         return None
@@ -92,7 +95,7 @@ def marked(frame):
 
 
 class FaultyWire:
-    """Two pairs of datagram sockets, and a thread that carries frames between them."""
+    """Two pairs of datagram sockets, and a thread that forwards frames between them"""
 
     def __init__(self, faults):
         self.faults = faults
@@ -116,7 +119,7 @@ class FaultyWire:
         return bytes(copy)
 
     def frame(self, way, frame):
-        """One that came; what goes on because of it."""
+        """Returns the frames that leave the wire because this frame arrived."""
         if self.faults.spare_mads and is_mad(frame):
             return [frame]
         if self.faults.percent["mark"]:
@@ -148,12 +151,12 @@ class FaultyWire:
                     for frame in self.frame(key.data, key.fileobj.recv(FRAME_MAX)):
                         self.inner[1 - key.data].send(frame)
         except OSError:
-            return              # an end has gone
+            return              # a guest has ended
         finally:
             selector.close()
 
     def close(self):
-        # A thread that waits for a full socket is woken by the end of it
+        # The shutdown wakes a thread that waits because a socket is full.
         for sock in self.inner:
             try:
                 sock.shutdown(socket.SHUT_RDWR)

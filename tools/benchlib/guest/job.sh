@@ -1,6 +1,6 @@
 #!/bin/bash
-# The benchmark's job: programs over both RDMA devices of the guests, in turn, between
-# two guests or within one. Prints "BENCH MTU DEVICE METRIC VALUE" lines; what failed is "nan".
+# The benchmark's job: runs programs over both RDMA devices of the guests, one after the other, between two guests or
+# within one. Prints lines "BENCH MTU DEVICE METRIC VALUE"; the value of a failure is "nan".
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2153  # ROUNDS and METRICS_<mtu> come from tools/bench
 set -u
@@ -8,14 +8,14 @@ set -u
 declare -A device=([qrnic]=$RDMA0 [soft-roce]=$RDMA1) address=([qrnic]=0 [soft-roce]=1)
 here=/etc/qrnic/bench
 turn=0
-# The programs need none of the job's functions.
+# BASH_ENV is removed, because the programs need none of the job's functions.
 unset BASH_ENV
 
-# bench MTU DEVICE METRIC VALUE: nothing is no value.
+# bench MTU DEVICE METRIC VALUE: prints the line of a figure. No value means a failure.
 bench() { echo "BENCH $1 $2 $3 ${4:-nan}"; }
 
-# ends SECONDS PORT SERVER CLIENT: guest 1 runs SERVER, which listens on the TCP port, and the last guest CLIENT,
-# whose output is in client.log. The status is 0 in the last guest only, whatever the client's was.
+# ends SECONDS PORT SERVER CLIENT: runs SERVER in guest 1 and CLIENT in the last guest. SERVER listens on the TCP port.
+# The output of CLIENT is in client.log. The status is 0 in the last guest only, also if CLIENT failed.
 ends() {
     local server=
     turn=$((turn + 1))
@@ -32,7 +32,7 @@ ends() {
     fi
     barrier "asked-$turn" $client_status
     if [ -n "$server" ]; then
-        # Nobody else will come to a server whose client has failed.
+        # A server whose client has failed is ended here, because no other client connects.
         [ "${BARRIER_VALUES##* }" = 0 ] || kill $server 2>/dev/null
         wait $server 2>/dev/null
     fi
@@ -53,7 +53,7 @@ ends() {
 # shellcheck source=tools/benchlib/guest/mpi.sh
 . $here/mpi.sh
 
-# one METRIC MTU WHICH
+# one METRIC MTU WHICH: runs one measurement over one device.
 one() {
     local common=("$2" "$3" "$1")
     case $1 in

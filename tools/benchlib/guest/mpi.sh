@@ -14,8 +14,8 @@ ssh_up() {
     barrier ssh
 }
 
-# mpi MTU WHICH METRIC: UCX never gets an answer by Soft-RoCE's UD, and without UD it cannot connect, nor does libfabric
-# do better. Open MPI goes by TCP there, which is what it does by itself.
+# mpi MTU WHICH METRIC: measures Open MPI. Soft-RoCE is measured by TCP, which Open MPI selects itself there. The reason
+# is that UCX gets no answer by Soft-RoCE's UD, and that neither UCX nor libfabric connects without UD.
 mpi() {
     local which=$2 options=(--mca pml ucx -x UCX_TLS="rc,ud,self")
     ssh_up
@@ -33,7 +33,7 @@ mpi() {
         bench "$1" "$which" "$3-1m" "$(awk '$1 == 1048576 && $3 > 0 { print 1e6 / $3 }' mpi.log)"
     fi
     barrier "mpi-$turn"
-    # What a run that failed has left would take the processor from the next.
+    # Processes of a failed run are killed, because they would use the processor during the next run.
     pkill -KILL -f mpi_pingpong
     pkill -KILL orted
     barrier "no-mpi-$turn"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Two ranks throw a message to and fro through libmpi, called by ctypes: no compiler is in the guest.
+# Two ranks exchange a message through libmpi, which ctypes calls because the guest has no compiler.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run by mpirun with two ranks; rank 0 prints "SIZE bytes: N us" (one way)."""
 
@@ -10,12 +10,12 @@ mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
 
 
 def handle(name):
-    """MPI_COMM_WORLD and its like are addresses of objects in the library."""
+    """Returns an MPI handle: MPI_COMM_WORLD and similar names are addresses of objects in the library."""
     return ctypes.byref(ctypes.c_char.in_dll(mpi, name))
 
 
 def throw(world, byte, rank, size, times):
-    """Seconds for so many throws to and fro"""
+    """Returns the seconds for this number of exchanges."""
     area = ctypes.create_string_buffer(size)
     send, receive = mpi.MPI_Send, mpi.MPI_Recv
     outward = (area, size, byte, 1 - rank, 5, world)

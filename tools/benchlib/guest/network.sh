@@ -2,7 +2,7 @@
 # Connections by the connection manager, and TCP through the Ethernet function. Part of the benchmark's job.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
-# connections MTU WHICH METRIC COUNT: all at once; cmtime says how many us each took.
+# connections MTU WHICH METRIC COUNT: makes all connections at once; cmtime prints how many us each took.
 connections() {
     local listener=10.77.${address[$2]}.1
     if ends 60 7471 "cmtime -b $listener -c $4" "cmtime -s $listener -c $4"; then
@@ -10,7 +10,7 @@ connections() {
     fi
 }
 
-# tcp MTU WHICH METRIC: Soft-RoCE's netdev is a virtio-net.
+# tcp MTU WHICH METRIC: measures TCP by iperf3. The interface of Soft-RoCE is a virtio-net.
 tcp() {
     local other=$2
     [ "$other" = qrnic ] || other=virtio-net
@@ -19,7 +19,7 @@ tcp() {
     fi
 }
 
-# rds MTU WHICH METRIC
+# rds MTU WHICH METRIC: measures a ping-pong over RDS.
 rds() {
     local net=10.77.${address[$2]} server=
     turn=$((turn + 1))
@@ -36,6 +36,7 @@ rds() {
         bench "$1" "$2" "$3" "$(grep -xE '[0-9.]+' rds.log)"
     fi
     barrier "heard-$turn"
-    # The module stays: to unload it after Soft-RoCE waits for ever, in rds_ib_conn_path_shutdown() for its receives.
+    # The module stays loaded, because after Soft-RoCE its unload never ends: rds_ib_conn_path_shutdown() waits for its
+    # receives.
     [ -z "$server" ] || { kill $server && wait $server; } 2>/dev/null
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# A datagram of 8 bytes thrown to and fro over RDS; the image has no program of others for it.
+# Exchanges a datagram of 8 bytes over RDS, because the image has no other program for it.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """rds_pingpong.py OWN-ADDRESS: answers; rds_pingpong.py OWN-ADDRESS OTHER: asks, and prints the us of one way."""
 
@@ -12,7 +12,7 @@ PORT, WARM, ROUNDS = 4000, 20, 500
 with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
     rds.bind((sys.argv[1], PORT))
     if len(sys.argv) == 2:
-        # Who is not bound gets nothing, and nobody hears of it.
+        # The file reports that the socket is bound, because RDS drops datagrams for an unbound socket without notice.
         open("bound", "w", encoding="ascii").close()
         while True:
             rds.sendto(*rds.recvfrom(100))

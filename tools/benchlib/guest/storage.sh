@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2154  # job.sh sets device and address
-# The kernel's own users of RDMA, by fio: NVMe over Fabrics and NFS. Part of the benchmark's job.
+# Measures the kernel's users of RDMA by fio: NVMe over Fabrics and NFS. Part of the benchmark's job.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
 subsystems=/sys/kernel/config/nvmet/subsystems
 port=/sys/kernel/config/nvmet/ports/1
 
-# between SERVER-UP CLIENT SERVER-DOWN MTU WHICH METRIC: functions; the first and the last in guest 1, the other in
-# guest 2 between them. What fails is said, and those that follow measure nothing.
+# between SERVER-UP CLIENT SERVER-DOWN MTU WHICH METRIC: calls three functions one after the other, CLIENT in guest 2
+# and the others in guest 1. A failure is printed, and the following functions then measure nothing.
 between() {
     local status=0
     turn=$((turn + 1))
@@ -21,13 +21,13 @@ between() {
     barrier "gone-$turn"
 }
 
-# random_read FILE SIZE DEPTH: operations a second, for two seconds
+# random_read FILE SIZE DEPTH: prints the operations per second, measured for two seconds.
 random_read() {
     timeout 60 fio --name=read --filename="$1" --size=64m --rw=randread --bs="$2" --iodepth="$3" --direct=1 --ioengine=libaio \
         --norandommap --time_based --ramp_time=500ms --runtime=2 --output-format=terse --terse-version=3 | awk -F';' '$3 == "read" { print $8 }'
 }
 
-# three_reads FILE MTU WHICH METRIC: the points that both have
+# three_reads FILE MTU WHICH METRIC: measures the three points that NVMe and NFS have.
 three_reads() {
     bench "$2" "$3" "$4-4k-1" "$(random_read "$1" 4k 1)"
     bench "$2" "$3" "$4-4k-16" "$(random_read "$1" 4k 16)"
@@ -55,7 +55,7 @@ nvme_use() {
         >/dev/nvme-fabrics || return 2
     wait_until 10 compgen -G '/dev/nvme[0-9]*n1' || return 3
     disk=$(compgen -G '/dev/nvme[0-9]*n1')
-    # Blocks that were never written are read without a transfer of the null device, but over the wire all the same.
+    # The null device transfers nothing for blocks that were never written, but the data still crosses the wire.
     three_reads "$disk" "$@"
     echo 1 >"/sys/class/nvme/$(basename "${disk%n1}")/delete_controller" && modprobe -r nvme-rdma
 }
@@ -71,7 +71,7 @@ nfs_up() {
     exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check "*:$PWD/export" || return 4
     rpc.mountd -N 3 || return 5
     rpc.nfsd -N 3 --rdma=20049 4 || return 6
-    # No client of a former server is to be waited for.
+    # The grace period is ended, because the server has no earlier clients.
     echo Y >/proc/fs/nfsd/v4_end_grace
 }
 

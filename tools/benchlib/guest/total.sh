@@ -1,5 +1,6 @@
 #!/bin/bash
-# One pair of guests of several that write at the same time: tools/bench says at which second (START). Prints "TOTAL MiB/s".
+# One of several pairs of guests that write at the same time; tools/bench sets the second of the start (START). Prints
+# "TOTAL MiB/s".
 # SPDX-License-Identifier: GPL-2.0-or-later
 set -u
 
@@ -10,7 +11,7 @@ if [ "$GUEST" = 1 ]; then
 fi
 barrier listening
 if [ "$GUEST" = 2 ]; then
-    # Who comes late would have the machine for himself.
+    # A pair that starts late measures nothing, because it would have the machine for itself.
     [ "$(date +%s)" -lt "$START" ] || { echo "NOTE the guests were up too late to measure together"; exit 0; }
     while [ "$(date +%s)" -lt "$START" ]; do
         sleep 0.1
