@@ -1,0 +1,173 @@
+"""The table of all commands of README.md and docs/use/: which test runs each of them, and in which form.
+
+tests/pages/run looks up each command of the pages here by its exact text, and fails if the text is missing. Therefore a
+new command cannot remain untested, and the line of a changed command must be changed, too. There are two kinds of lines.
+Run(STAGE): tests/pages/run executes the command in this stage, and checks the output that the page shows. Covered(FILE,
+TEXT): another test executes the same command; FILE contains TEXT, which proves it.
+
+The stages follow the suites, because each suite needs more of the build. Stage "quick" (tools/check-contract) needs no
+build. Stage "qtest" (tools/check-qtest) needs QEMU and the qtests. Stage "boot" (tests/guest/run, topic 83-pages) needs
+guests.
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command that tests/pages/run executes.
+
+    - edit: pairs of texts that make the short form. Each first text is replaced by the second; all options must remain.
+    - reason: the reason of the short form
+    - before: a shell command that prepares the folder
+    - needs: a program; the command is skipped without it
+    - status: the exit status
+    - pty: text to type into a terminal when a prompt appears
+    - hidden: output lines of the page that this run does not print
+    """
+
+    stage: str
+    edit: tuple = ()
+    reason: str = ""
+    before: str = ""
+    needs: str = ""
+    status: int = 0
+    pty: str = ""
+    hidden: tuple = ()
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A command that another test executes: file contains text. shown: the output lines that the page may show."""
+
+    file: str
+    text: str
+    reason: str
+    shown: tuple = ()
+
+
+QUIT = (" ... ", " -machine q35 -S -nodefaults -display none -monitor stdio ")
+ROOT_PORT = (" -device qrnic", " -device pcie-root-port,id=port1,chassis=1 -device qrnic")
+PARSED = "QEMU reads the options and stops at the monitor's prompt; guest job 42-hosts uses this network"
+
+TABLE = {
+    # README.md and install.md
+    "make demo": Run("boot"),
+    "make check": Covered("tools/check", '"{} passed, {} failed, {} skipped"', "make check runs the suite of this test",
+                          shown=("# passed, # failed, # skipped",)),
+    "tools/deps --check": Run("quick", hidden=("deps: missing packages: mmdebstrap uidmap: run 'tools/deps all', or install them by hand",),
+                              reason="nothing is missing when tests run"),
+    "make deps": Covered("tools/check-contract", 'tools/deps" check', "each suite installs its packages by tools/deps"),
+    "tools/deps plots": Covered("tools/check-experiments", 'tools/deps" plots', "the suite experiments runs it"),
+    "tools/deps more": Covered(".ci/run", "tools/deps more", "CI runs it before the tests"),
+    "tools/deps engine": Covered(".ci/run", "tools/deps engine", "CI runs it before the tests"),
+    "make manual": Run("quick"),
+    "QRNIC_ACCEL=tcg tools/guest -c 'uname -r'": Run("boot"),
+    "make install DESTDIR=/tmp/stage": Run("boot", edit=(("/tmp/stage", '"$PWD/stage"'),), reason="the folder of the test"),
+    "sysctl kernel.apparmor_restrict_unprivileged_userns=0": Covered(
+        "docs/use/install.md", "# sysctl kernel.apparmor_restrict_unprivileged_userns=0", "for Ubuntu: Debian's kernel has no such setting"),
+    # guests.md
+    "make shell": Run("boot", pty="exit"),
+    "tools/guest -c 'ibv_devinfo -v | grep GID'": Run("boot"),
+    "tools/guest --guests 2 examples/two-guests.sh hello_verbs": Run("boot"),
+    "tools/guest-root --print kernel": Run("boot"),
+    "make install-guest DESTDIR=/tmp/root": Run("boot", edit=(("/tmp/root", '"$PWD/root"'),), reason="the folder of the test",
+                                                before="mkdir -p root/usr/lib root/etc"),
+    "qemu-system-x86_64-qrnic -machine q35 ... -device pcie-root-port,id=port1,chassis=1 "
+    "-netdev dgram,id=wire,local.type=unix,local.path=a.sock,remote.type=unix,remote.path=b.sock "
+    "-device qrnic,bus=port1,netdev=wire,mac=52:54:00:00:00:01":
+        Run("boot", edit=((" ... ", " -S -nodefaults -display none -monitor stdio "), ("00:01", "00:01 <<<quit")),
+            reason="QEMU reads the options and stops at the monitor's prompt; tools/guest boots guests with the same options"),
+    "qemu-system-x86_64-qrnic -device qrnic,help": Run("boot"),
+    "QRNIC_LINUX=7.2 tools/guest-build-modules": Covered(
+        "tools/check-newest", 'build "$here/guest-build-modules"', "make check-newest builds this kernel's modules: 2 GB are too much here",
+        shown=("guest-build-modules: modules ready for Linux #-amd# (# s)",)),
+    "QRNIC_LINUX=7.2 tools/guest -c 'uname -r'": Covered(
+        "tools/check-newest", 'guest_jobs "Linux $linux" 10-device', "make check-newest boots this kernel, in make check if it is built",
+        shown=("#-amd#",)),
+    "make -C guest-kmod KDIR=/your/kernel/tree": Run(
+        "boot", before='rm guest-kmod && mkdir -p "$(tools/guest-root --print build)/work" && work=$(mktemp -d "$(tools/guest-root --print build)/work/pages.XXXXXX")'
+        ' && cp -r "$ROOT/guest-kmod/." "$work" && ln -s "$work" guest-kmod',
+        edit=(("make -C guest-kmod", 'tools/guest-root --enter make -j2 -C "/work/$(basename "$(readlink guest-kmod)")"'),
+              ("/your/kernel/tree", '"/lib/modules/$(tools/guest-root --print kernel)/build"')),
+        reason="the tree is that of the guest's kernel, which the build root has"),
+    "tools/guest --kernel bzImage --file guest-kmod/qrnic.ko:/root/qrnic.ko --file guest-kmod/ib/qrnic_ib.ko:/root/qrnic_ib.ko "
+    "-c 'insmod /root/qrnic.ko; insmod /root/qrnic_ib.ko; ibv_devinfo'":
+        Run("boot", before='ln -s "$(dirname "$(tools/guest-root --print build)")/image/vmlinux" bzImage',
+            edit=(("insmod /root/qrnic.ko", "modprobe ib_uverbs; modprobe -r qrnic_ib qrnic; insmod /root/qrnic.ko"),),
+            reason="the kernel is that of the guests, whose image has our modules and the RDMA core"),
+    # driver.md
+    "spec/generate --header device > qrnic_hw.h": Run("quick"),
+    "examples/ci/boot-driver examples/first-driver examples/first-driver/job": Run("boot"),
+    "cp -r examples/first-driver my": Run("boot"),
+    "cp guest-kmod/include/qrnic_hw.h my": Run("boot"),
+    "mv my/first_driver.c my/my.c": Run("boot"),
+    "sed -i s/first_driver.o/my.o/ my/Kbuild": Run("boot"),
+    "sed -i 's/<qrnic_hw.h>/\"qrnic_hw.h\"/' my/my.c": Run("boot"),
+    "tools/build-all": Run("boot"),
+    'work=$(tools/guest-root --print build)/work/my; mkdir -p "$work"; cp -r my/. "$work"': Run("boot"),
+    'tools/guest-root --enter make -C "/lib/modules/$(tools/guest-root --print kernel)/build" M=/work/my modules': Run("boot"),
+    'cp "$(tools/guest-root --print build)/work/my/my.ko" .': Run("boot"),
+    "tools/guest --file my.ko:/root/my.ko -c 'modprobe -r qrnic_ib qrnic; insmod /root/my.ko; dmesg'": Run("boot"),
+    "tools/qtest my-test.c": Run("qtest", edit=(("my-test.c", "my-test.c -- --tap"),), reason="GLib's tests print TAP only if asked"),
+    # debug.md
+    "make watch": Run("qtest"),
+    "make watch OP=read": Run("qtest"),
+    "tools/watch --length 3000 --raw write": Run("qtest"),
+    "tools/guest --qemu-arg=-d --qemu-arg=guest_errors --qemu-arg=-trace --qemu-arg='qrnic_*' --logs logs -c 'ibv_devinfo'": Run("boot"),
+    "head -n 3 logs/guest1.qemu.log": Run("boot"),
+    "tools/guest --strict -c 'echo WARNING: a test >/dev/kmsg'": Run("boot", status=123),
+    "tools/guest --nic qrnic,doorbell-fifo=2 -c 'ibv_devinfo'": Run("boot"),
+    "tools/guest host.sh": Run("boot"),
+    "tools/fuzz-engine --seconds 3600": Covered("tools/check-fuzz", '"--seconds"', "the suite fuzz runs it for some seconds"),
+    'tests/qtest/fuzz/fuzz-device --seconds 3600 "$(tools/build-qemu --print)"': Covered(
+        "tools/check-fuzz", '"--seconds"', "the suite fuzz runs it for some seconds"),
+    "tools/build-qemu --sanitize": Covered("tools/check-fuzz", '"--sanitize"', "a full check builds it"),
+    'tests/qtest/fuzz/fuzz-device --seconds 3600 "$(tools/build-qemu --print --sanitize)"': Covered(
+        "tools/check-fuzz", '"--sanitize"', "a full check runs it for some seconds"),
+    'make check SUITES="unit qtest"': Covered(".ci/run", 'make check SUITES="$*"', "CI runs suites by this variable"),
+    "make check SUITES=contract": Covered(".ci/run", 'make check SUITES="$*"', "CI runs suites by this variable"),
+    "tests/guest/run 20-pingpong": Covered("tools/check-guest", 'tests/guest/run" "$@"', "the suite guest runs the job"),
+    # ci.md
+    "examples/ci/boot-driver --help": Run("quick"),
+    "KERNEL=bzImage examples/ci/boot-driver my.ko": Covered("tests/guest/examples_test.py", '{"KERNEL": image}', "the same with the guest's kernel"),
+    "tools/guest --strict -c 'ibv_devinfo | grep PORT_ACTIVE'": Run("boot"),
+    # wires.md
+    "tools/guest --guests 2 --pcap caps job.sh": Run("boot"),
+    "tshark -r caps/guest1-net0.pcap": Run("boot", needs="tshark"),
+    "tools/guest --guests 4 --nic qrnic:link=cable job.sh": Run("boot"),
+    "qrnic-switch /tmp/port1 /tmp/port2": Run("boot", edit=(("qrnic-switch", "timeout 2 qrnic-switch"), ("/tmp/port1", "port1"), ("/tmp/port2", "port2")),
+                                              status=124, reason="the switch runs until it is ended"),
+    "tools/guest --guests 2 --wire loss=1,reorder=0.5,seed=7 job.sh": Run("boot"),
+    "qemu-system-x86_64-qrnic ... -device qrnic,bus=port1,netdev=net,icrc=transport -netdev user,id=net,net=192.0.2.0/25,host=192.0.2.2,"
+    "dns=192.0.2.3,dhcpstart=192.0.2.1,hostfwd=udp::4791-:4791,hostfwd=tcp::18515-:18515":
+        Run("boot", edit=(QUIT, ROOT_PORT, ("-:18515", "-:18515 <<<quit")), reason=PARSED),
+    "qemu-system-x86_64-qrnic ... -device qrnic,bus=port1,netdev=net,icrc=transport -netdev user,id=net,net=192.0.2.128/25,host=192.0.2.130,"
+    "dns=192.0.2.131,dhcpstart=192.0.2.129,hostfwd=udp::4791-:4791,hostfwd=tcp::18515-:18515":
+        Run("boot", edit=(QUIT, ROOT_PORT, ("-:18515", "-:18515 <<<quit")), reason=PARSED),
+    "tools/guest --guests 2 --nic qrnic:hosts,icrc=transport hosts.sh": Run("boot", needs="root"),
+    # networks.md
+    'make experiments OUT=results ONLY="loss reordering"': Covered("tools/check-experiments", "tools/experiments", "the suite experiments runs all"),
+    "tests/guest/run --logs kept 66-lossy-wire": Covered("tools/check-newest", "tests/guest/run\" --logs", "the suite guest runs the job, newest the option"),
+    "tools/guest --guests 2 --wire loss=1,reorder=0.5,seed=7 pair.sh": Run("boot"),
+    "tools/guest --guests 2 --wire loss=1,reorder=0.5,seed=7 --env QRNIC_SELECTIVE_REPEAT=1 pair.sh": Run("boot"),
+    "tools/guest --guests 2 --wire mark=5 pair.sh": Run("boot"),
+    "tools/guest --guests 2 --wire loss=1,seed=7 --nic qrnic:link=dgram,link-retransmission=on pair.sh": Run("boot"),
+    "tools/guest -c dynamic": Run("boot"),
+    "tools/simulate tests/scenarios/incast.yaml": Run("qtest", needs="matplotlib"),
+    # measure.md
+    "make bench": Covered("tests/guest/bench_test.py", 'OPTIONS = ["--no-build"', "25 minutes; topic 81-bench runs tools/bench without guests"),
+    "tools/bench --rounds 1 --scope within --metric write --no-boot": Run("boot"),
+    "tools/bench --json before.json": Covered("tests/guest/bench_test.py", '"--json"', "topic 81-bench runs it without guests"),
+    "tools/bench --compare before.json": Covered("tests/guest/bench_test.py", '"--compare"', "topic 81-bench runs it without guests"),
+    "tools/bench --provider": Run("boot"),
+    "tools/bench --engine": Run("qtest", needs="valgrind"),
+    "tools/guest --guests 2 --cpus 2 --accel kvm --nic qrnic:link=cable --device-prop ioeventfd=on --device-prop doorbell-pages=16 "
+    "--device-prop cap-direct-wqe=off job.sh":
+        Run("boot", before="printf 'true\\n' >job.sh", edit=(("--accel kvm", "--accel auto"),), reason="KVM only where it works; the device accepts ioeventfd without KVM"),
+}
+
+# The commands of guests run in one boot: all of a page in one shell, one after the other.
+GUEST_OPTIONS = ("--cpus", "2")
