@@ -1,4 +1,5 @@
-# What experiments share: where they run, and the files that they make.
+# Common parts of the experiments: Run executes guests and simulations, and the other functions make figures and
+# pictures.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """An experiment NAME is tests/experiments/NAME.py, a module with
 
@@ -32,7 +33,7 @@ MANUAL = TOOLS.parent / "spec"
 
 
 class Failed(Exception):
-    """The experiment did not run to its end; the text says why."""
+    """The experiment did not run to its end; the text has the reason."""
 
 
 class Experiment:
@@ -66,14 +67,16 @@ def command(*words):
 
 
 def need(*parts):
-    """Ends if packages are missing, with a line for each part of tools/deps. It installs nothing without a request."""
+    """Ends the program if packages are missing, with a line for each part of tools/deps. Nothing is installed
+    without a request.
+    """
     if any([subprocess.run([TOOLS / "deps", "--check", part], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
             for part in parts]):
         sys.exit(1)
 
 
 def build(experiments):
-    """Builds the programs that the experiments run; shows the progress."""
+    """Builds the programs that the experiments run, and shows the progress."""
     guests = any("guest" in experiment.where for experiment in experiments)
     need("qemu", *(["guest"] if guests else []))
     if guests:
@@ -92,7 +95,7 @@ def value(text):
 
 
 class Run:
-    """Where figures come from. short: a form that takes seconds."""
+    """Executes the parts of one experiment. short: a form that takes seconds."""
 
     def __init__(self, short):
         self.short = short
@@ -103,19 +106,19 @@ class Run:
         print(f"experiments: {time.monotonic() - self.start:4.0f} s: {text}", file=sys.stderr, flush=True)
 
     def guest(self, job, *options, **environment):
-        """Rows that the job tests/experiments/JOB prints in guest 1; options are those of tools/guest."""
+        """Returns the rows that the job tests/experiments/JOB prints in guest 1; options are those of tools/guest."""
         words = [word for name, content in environment.items() for word in ("--env", f"{name}={content}")]
         return self._rows([TOOLS / "guest", "--no-refresh", "--accel", os.environ.get("QRNIC_ACCEL", "auto"), "--show", "1",
                            *options, *words, FOLDER / job], None)
 
     def simulation(self, program, *arguments):
-        """Rows that a program of tests/unit prints."""
+        """Returns the rows that a program of tests/unit prints."""
         done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
         place = Path(done.stdout.strip())
         return self._rows([place / "tests" / "unit" / "qrnic" / f"qrnic-{program}", *arguments], place)
 
     def scenario(self, what, scenario):
-        """What the simulated network makes of it (tools/simulatelib.py)"""
+        """Returns the result of a scenario on the simulated network (tools/simulatelib.py)."""
         self.say(what)
         try:
             return simulatelib.simulate(scenario)
@@ -123,8 +126,11 @@ class Run:
             raise Failed(f"{what}: {error}") from error
 
     def _rows(self, words, place):
-        """Lines that begin with "csv ", of which the first one has the names, are rows; others are progress."""
-        # No "with": its end waits for the process, which hears of no signal in a session of its own.
+        """Runs a program. Lines that begin with "csv " are rows, and the first of them has the names; other lines
+        are progress.
+        """
+        # There is no "with", because its end waits for the process, and a process in a session of its own receives no
+        # signal.
         self.process = subprocess.Popen([str(word) for word in words], cwd=place, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
         try:
@@ -139,7 +145,7 @@ class Run:
         return rows
 
     def _read(self, lines):
-        """The rows, and the last line that is none."""
+        """Returns the rows, and the last line that is no row."""
         columns, rows, last = None, [], ""
         for line in lines:
             if not line.startswith("csv "):
@@ -156,7 +162,7 @@ class Run:
         return rows, last
 
     def stop(self):
-        """Ends what runs; a launcher of guests takes its guests along."""
+        """Ends the running process. A launcher ends its guests."""
         process, self.process = self.process, None
         if not process:
             return
@@ -171,7 +177,7 @@ class Run:
 
 
 def in_manual(experiment):
-    """Whether the manual shows its picture, which is there; what is tested; what is wrong"""
+    """Tests that the manual shows the experiment's picture; returns the result, the name of the test, and the error."""
     name = f"experiments/{experiment.name}.svg"
     shown = f".. figure:: {name}" in (MANUAL / "experiments.rst").read_text(encoding="utf-8")
     return (shown and (MANUAL / name).is_file(), f"{experiment.name}: the manual shows it",
@@ -186,15 +192,15 @@ def write_csv(path, rows):
 
 
 SVG = "http://www.w3.org/2000/svg"
-# Points that a reader cannot tell apart are left out, and the font has one name.
+# Points that a reader cannot distinguish are left out. The font has one name, so that all machines draw the same file.
 STYLE = {"svg.hashsalt": "qrnic", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"], "axes.grid": True,
          "grid.alpha": 0.3, "path.simplify_threshold": 0.5}
 
 
 def write_svg(path, experiment, rows):
-    """Draws the picture of an experiment. The same rows always make the same file."""
+    """Draws the picture of an experiment. Equal rows always make an equal file."""
     import matplotlib  # pylint: disable=import-outside-toplevel
-    matplotlib.use("svg")  # draws to files, and wants no display
+    matplotlib.use("svg")  # draws to files without a display
     from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
     matplotlib.rcParams.update(STYLE)
     figure = pyplot.figure(figsize=(9, 4.5), layout="constrained")
@@ -206,7 +212,9 @@ def write_svg(path, experiment, rows):
 
 
 def reduced(text):
-    """Returns a picture of matplotlib without the names of its groups, with one decimal, and one part of a diagram in each line."""
+    """Returns a picture of matplotlib without the names of its groups, with one decimal, and with one part of a
+    diagram in each line.
+    """
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(text)
@@ -221,7 +229,7 @@ def reduced(text):
 
 
 def without_names(element, parts):
-    """Replaces each group below the element that has nothing but a name by what is in it; parts stay groups, without names."""
+    """Replaces each group below the element that has only a name by its children. parts stay groups, without names."""
     for child in list(element):
         without_names(child, parts)
         if child.tag == f"{{{SVG}}}g":

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Shared by the guest tools: where the guest's roots, builds and images live in
-# the cache, and how a command runs inside the build root. Sourced after lib.sh.
+# Shared by the guest tools, which source it after lib.sh: paths of the guest's roots, builds and images in the cache,
+# and functions that use the build root.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
 # shellcheck disable=SC2034  # used by the scripts that source this file
 guest_dir=$QRNIC_CACHE/guest
 build_root=$guest_dir/build
 run_root=$guest_dir/run
-# QRNIC_LINUX (7.2, say) is the series of another kernel than the suite's; modules and image for it
-# lie beside the others.
+# QRNIC_LINUX (for example 7.2) is the series of another kernel than the suite's. The modules and the image of that
+# kernel have folders of their own.
 QRNIC_LINUX=${QRNIC_LINUX:-}
 case $QRNIC_LINUX in
     *[!0-9.]*) die "QRNIC_LINUX=$QRNIC_LINUX is not a number like 7.2" ;;
@@ -18,7 +18,7 @@ guest_image=$guest_dir/image${QRNIC_LINUX:+-$QRNIC_LINUX}
 # Space for the roots, builds and images of guests, with a reserve
 GUEST_MIB=1800
 
-# Builds happen inside the build root: a new root starts with clean builds.
+# Builds are inside the build root, so that a new root starts with clean builds.
 guest_work=$build_root/work
 guest_modules=$guest_work/out/modules
 [ -z "$QRNIC_LINUX" ] || guest_modules=$guest_work/out-$QRNIC_LINUX/modules
@@ -37,7 +37,8 @@ guest_kernel_version() {
     done
 }
 
-# guest_kernel_file VERSION: the packed kernel. Since 7.2 Debian has it beside the modules.
+# guest_kernel_file VERSION: prints the path of the compressed kernel. Since 7.2 Debian has it in the folder of the
+# modules.
 guest_kernel_file() {
     local file
     for file in "$build_root/boot/vmlinuz-$1" "$build_root/usr/lib/modules/$1/vmlinuz"; do
@@ -46,8 +47,8 @@ guest_kernel_file() {
     die "no image of Linux $1 in the build root"
 }
 
-# add_to_build_root PACKAGE...: with what they need; for what few builds want, so that the root
-# of all others stays small.
+# add_to_build_root PACKAGE...: installs packages and their dependencies. The root does not have them from the
+# beginning, because few builds need them.
 add_to_build_root() {
     local debs
     apt_private "$QRNIC_SUITE"
@@ -60,15 +61,15 @@ add_to_build_root() {
     in_build_root sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i "$1"/*.deb' sh "${debs#"$build_root"}"
 }
 
-# The upstream version of the guest's own libibverbs: the provider's entry point
-# carries a private ABI version that must be that library's.
+# rdma_core_version: prints the upstream version of the guest's libibverbs. The provider is built from the same version,
+# because its entry point has a private ABI version.
 rdma_core_version() {
     awk '$1 == "Package:" { p = $2 } $1 == "Version:" && p == "libibverbs1" { sub(/-[^-]*$/, "", $2); print $2; exit }' \
         "$run_root/var/lib/dpkg/status"
 }
 
-# in_build_root COMMAND...: as root or, through a user namespace, as anybody. The
-# cache's guest directory is at /mnt.
+# in_build_root COMMAND...: executes the command in the build root, as root or through a user namespace. The cache's
+# guest folder is at /mnt.
 in_build_root() {
     local map=()
     [ "$(id -u)" = 0 ] || map=(--map-root-user)
@@ -82,10 +83,9 @@ in_build_root() {
             TERM="${TERM:-dumb}" chroot "$root" "$@"' sh "$build_root" "$guest_dir" "$@"
 }
 
-# sync_tree FROM TO: copies the files whose contents differ and removes what has gone from
-# the source. A copy has the time at which it was made, not the source's: make and ninja
-# rebuild what is older than it, also when the source was edited before the end of the build
-# that did not see the edit, or is of a commit older than the last build.
+# sync_tree FROM TO: copies the files whose contents differ, and removes files that FROM no longer has. A copy has the
+# time of the copying, because make and ninja rebuild only objects that are older than their source. An object may be
+# newer than an edit that it does not contain, if the edit was made during a build or is from an older commit.
 sync_tree() {
     mkdir -p "$2"
     local rel

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Shared by every shell script of tools/ and tests/: where things are, how progress
-# and failure are shown, locks, scratch directories, and access to Debian's archive.
+# Shared by the shell scripts of tools/ and tests/: paths, messages for progress and failure, locks, scratch folders,
+# and access to Debian's archive.
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # Use: . "$(dirname "$(readlink -f "$0")")/lib.sh"
 #
-# Conventions: progress goes to stdout as one line a step with the time it took, a
-# failure is exactly one line on stderr that says what to do, and exit status 1.
+# Progress goes to stdout, as one line for each step with its time. A failure is exactly one line on stderr with the
+# remedy, and exit status 1.
 
 # shellcheck disable=SC2034  # for the scripts that include this file
 QRNIC_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -31,17 +31,16 @@ die() { printf '%s: %s\n' "$qrnic_name" "$*" >&2; exit 1; }
 
 # --- steps ----------------------------------------------------------------------------
 
-# run_step TEXT COMMAND...: runs the command with its output in a log file and prints
-# TEXT and the seconds it took. When it fails, one line shows the likely cause and names
-# the log. The command may be a function; it runs in a subshell.
-# The log is $QRNIC_LOGS/<script>-<text>.log.
+# run_step TEXT COMMAND...: runs the command with its output in a log file, and prints TEXT and the time in seconds. If
+# the command fails, one line has the likely cause and the path of the log. The command may be a function; it runs in a
+# subshell. The log is $QRNIC_LOGS/<script>-<text>.log.
 run_step() {
     local text=$1 log start rc cause
     shift
     log=$QRNIC_LOGS/$qrnic_name-$(printf '%s' "$text" | tr -cs 'A-Za-z0-9._\n' '-').log
     start=$SECONDS
     printf '%s: %s ... ' "$qrnic_name" "$text"
-    # A subshell, because errexit does not work inside "command || ...".
+    # The command runs in a subshell, because errexit has no effect inside "command || ...".
     set +e
     (
         set -e
@@ -59,7 +58,7 @@ run_step() {
     die "$text failed: ${cause:-exit status $rc} (log: $log)"
 }
 
-# failure_cause LOG: the line of a log that most likely says why it failed.
+# failure_cause LOG: prints the line of a log that is most likely the reason of the failure.
 failure_cause() {
     local cause
     cause=$(tail -n 1 "$1" | grep -a "^$qrnic_name: " | sed "s/^$qrnic_name: //; s/ (log: [^)]*)\$//") ||
@@ -70,8 +69,8 @@ failure_cause() {
 
 # --- clean-up -------------------------------------------------------------------------
 
-# at_exit COMMAND: run (by eval) when the script ends, in reverse order, also after a
-# signal. Subshells keep out of it.
+# at_exit COMMAND: executes the command (by eval) when the script ends, also after a signal. Commands run in reverse
+# order. Subshells execute none of them.
 qrnic_cleanup=()
 at_exit() { qrnic_cleanup+=("$1"); }
 qrnic_run_cleanup() {
@@ -82,7 +81,8 @@ qrnic_run_cleanup() {
     done
     return "$status"
 }
-# A subshell that makes scratch directories calls this first; the main shell does here.
+# qrnic_own_cleanup: gives this shell its own list of commands. A subshell that makes scratch folders calls it first;
+# the main shell calls it below.
 qrnic_own_cleanup() {
     qrnic_cleanup=()
     qrnic_cleanup_shell=$BASHPID
@@ -92,8 +92,8 @@ qrnic_own_cleanup() {
 }
 qrnic_own_cleanup
 
-# scratch_dir VARIABLE [PARENT]: a directory that is gone when the script ends. It is in
-# the cache, so that a finished result can be renamed into place in one step.
+# scratch_dir VARIABLE [PARENT]: makes a folder that is removed when the script ends. The folder is in the cache, so
+# that a finished result is renamed into place in one step.
 scratch_dir() {
     local qrnic_parent=${2:-$QRNIC_CACHE/tmp} qrnic_dir
     mkdir -p "$qrnic_parent"
@@ -102,7 +102,8 @@ scratch_dir() {
     printf -v "$1" '%s' "$qrnic_dir"
 }
 
-# need_space MIB WHAT: ends unless the cache's file system has that much space for what is to be made.
+# need_space MIB TEXT: ends the script unless the cache's file system has this much space. TEXT names the action that
+# needs it.
 need_space() {
     local free
     free=$(df -P -BM "$QRNIC_CACHE" 2>/dev/null | awk 'END { sub(/M$/, "", $4); print $4 }') || true
@@ -110,7 +111,7 @@ need_space() {
         die "$2 needs $1 MiB, but $QRNIC_CACHE has $free MiB: free some, or set XDG_CACHE_HOME to a directory with more"
 }
 
-# lock NAME: hold the lock of that name until the script ends; says so when it waits.
+# lock NAME: holds the lock of this name until the script ends. Prints a line if it waits.
 lock() {
     local file=$QRNIC_CACHE/lock/$1 fd
     mkdir -p "${file%/*}"
@@ -124,7 +125,7 @@ lock() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# as_root COMMAND...: directly or by sudo -n; status 77 when neither can be had.
+# as_root COMMAND...: executes the command as root, directly or by sudo -n. The status is 77 if neither is possible.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -135,7 +136,7 @@ as_root() {
     fi
 }
 
-# hash_of PATH...: one short hash over names and contents of files and directories.
+# hash_of PATH...: prints one short hash of the names and contents of files and folders.
 hash_of() {
     (
         for path in "$@"; do
@@ -152,8 +153,8 @@ hash_of() {
 
 # --- Debian's archive -----------------------------------------------------------------
 
-# debian_mirror: the mirror this machine itself uses, read from its own apt
-# configuration. QRNIC_MIRROR overrides it, and serves on systems that are not Debian.
+# debian_mirror: prints the mirror of this machine's apt configuration. QRNIC_MIRROR overrides it, and is necessary on
+# systems other than Debian.
 debian_mirror() {
     local uri=${QRNIC_MIRROR:-}
     if [ -z "$uri" ] && have apt-get; then
@@ -167,8 +168,7 @@ debian_mirror() {
     printf '%s\n' "${uri%/}"
 }
 
-# debian_keyring: a keyring file with the archive's keys; all signatures are checked
-# against it.
+# debian_keyring: prints the path of a keyring with the archive's keys. All signatures are checked against it.
 debian_keyring() {
     local ring
     for ring in "${QRNIC_KEYRING:-}" /usr/share/keyrings/debian-archive-keyring.gpg \
@@ -181,9 +181,8 @@ debian_keyring() {
     die "Debian's archive keyring is missing: install debian-archive-keyring or set QRNIC_KEYRING"
 }
 
-# apt_private SUITE: fills the array APT_PRIVATE with options for apt-get and apt-cache
-# that use directories of ours in the cache, one suite, and nothing of the machine's own
-# sources. Fetches the (signed) index when it is older than a day.
+# apt_private SUITE: fills the array APT_PRIVATE with options for apt-get and apt-cache. The options select folders in
+# the cache and one suite, and none of the machine's sources. The signed index is fetched if it is older than a day.
 apt_private() {
     local suite=$1 dir mirror keyring log
     dir=$QRNIC_CACHE/apt/$suite

@@ -1,7 +1,8 @@
-# Judges of a trace of the simulated network: whether the transport did what its specification says.
+# Checks of a trace of the simulated network: whether the transport followed its specification.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Each check takes the scenario and its Result (tools/simulatelib.py), with a trace, and returns what is wrong: a list of
-sentences. They judge packets and counters, and know nothing of the engine."""
+"""Each check gets the scenario and its Result (tools/simulatelib.py) with a trace, and returns a list of sentences,
+one for each violation. The checks use packets and counters, and know nothing of the engine.
+"""
 
 from collections import Counter, defaultdict
 
@@ -13,7 +14,7 @@ REQUESTS = {*range(0x0d), 0x13, 0x14, 0x16, 0x17, 0x1c, 0x1d}
 READ_REQUEST, READ_RESPONSES = 0x0c, range(0x0d, 0x11)
 NAK_SEQUENCE = 0x60
 ECN_CE = 3
-CNP_GAP_US = 4  # np_min_time_between_cnps, where nobody says otherwise
+CNP_GAP_US = 4  # np_min_time_between_cnps, if the scenario does not set it
 
 
 def is_request(packet):
@@ -36,7 +37,7 @@ class Flow:
 
 
 def split(scenario, result):
-    """The flows, each with its packets"""
+    """Returns the flows, each with its packets."""
     qps = {row["flow"]: row for row in result.rows["qp"]}
     made, places = [], {}
     for name, settings in flows(scenario):
@@ -52,13 +53,13 @@ def split(scenario, result):
 
 
 def intact(scenario, result):
-    """Each flow's messages are all there, each byte."""
+    """Checks that all messages of each flow arrived with all their bytes."""
     del scenario
     return [f"flow {row['flow']}: {row['errors']} errors, or bytes that differ" for row in result.rows["flow"] if not row["intact"]]
 
 
 def go_back_n(scenario, result):
-    """Behind a NAK of the PSN sequence the requester goes on with the PSN that the NAK names (9.7.5.1.1)."""
+    """Checks that after a NAK of the PSN sequence the requester continues with the PSN of the NAK (9.7.5.1.1)."""
     wrong = []
     for flow in split(scenario, result):
         named = None
@@ -75,7 +76,9 @@ def go_back_n(scenario, result):
 
 
 def read_go_back_n(scenario, result):
-    """A requester that misses a response to a read asks for the rest from the PSN on that is missing (9.7.5.2.8)."""
+    """Checks that a requester that misses a response to a read requests the rest from the missing PSN on
+    (9.7.5.2.8).
+    """
     wrong = []
     for flow in split(scenario, result):
         expected, missing, asked = None, None, False
@@ -98,7 +101,7 @@ def read_go_back_n(scenario, result):
 
 
 def selective_repeat(scenario, result):
-    """No more is sent again than was lost or late, of requests and of answers, and what probes ask for."""
+    """Checks that only lost or late requests and answers, and those that probes request, are retransmitted."""
     wrong = []
     probes = {row["node"]: row["probes"] + row["timeouts"] for row in result.rows["node"]}
     for flow in split(scenario, result):
@@ -114,7 +117,9 @@ def selective_repeat(scenario, result):
 
 
 def cnp_interval(scenario, result):
-    """Between two CNPs for a queue pair is np_min_time_between_cnps, and each has a mark before it."""
+    """Checks that at least np_min_time_between_cnps is between two CNPs for a queue pair, and that each CNP follows
+    a mark.
+    """
     given = scenario.get("congestion")
     gap = quantity("number", given.get("np_min_time_between_cnps", CNP_GAP_US), "congestion") if isinstance(given, dict) else CNP_GAP_US
     last, marked, wrong = {}, defaultdict(int), []
@@ -132,7 +137,7 @@ def cnp_interval(scenario, result):
 
 
 def counters(scenario, result):
-    """The nodes have counted what the trace shows."""
+    """Checks that the counters of the nodes equal the trace."""
     del scenario
     seen = defaultdict(Counter)
     for packet in result.rows["packet"]:

@@ -1,6 +1,8 @@
-# Scenarios of the simulated network: from YAML to what qrnic-simulate reads, and what it says back as rows.
+# Scenarios of the simulated network: converts YAML to the input of qrnic-simulate, and its output to rows.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A scenario is a dict, as YAML has it; the keys are those of KEYS and of what they name. See tools/simulate --help."""
+"""A scenario is a dict from YAML with the keys of KEYS and of their values. tools/simulate and the experiments call
+simulate(), then summary(). See tools/simulate --help.
+"""
 
 import re
 import resource
@@ -52,15 +54,15 @@ COLUMNS = {
 
 
 class Wrong(Exception):
-    """The scenario is not one; the text says where."""
+    """The scenario is invalid; the text names the key."""
 
 
 class Failed(Exception):
-    """It did not run to its end."""
+    """The run did not reach its end."""
 
 
 def quantity(kind, value, where):
-    """A number as qrnic-simulate has it, of a number or of a text with a unit"""
+    """Returns the number for qrnic-simulate, from a number or from a text with a unit."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return round(value * (10**6 if kind == "part" else 1))
     found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(\S*)\s*", str(value))
@@ -75,7 +77,7 @@ def quantity(kind, value, where):
 
 
 def words(table, given, where, others=()):
-    """NAME=NUMBER of what is given"""
+    """Returns NAME=NUMBER for each given name."""
     if not isinstance(given, dict):
         raise Wrong(f"{where}: not a list of names and values")
     for name in given:
@@ -91,7 +93,7 @@ def one_of(names, value, where):
 
 
 def numbers(value, where):
-    """3, "0-7", or a list of such"""
+    """Returns the numbers of 3, "0-7", or a list of these."""
     if isinstance(value, list):
         return [number for part in value for number in numbers(part, where)]
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", str(value))
@@ -101,14 +103,16 @@ def numbers(value, where):
 
 
 def targets(source, value, nodes, where):
-    """Of a flow from this node; "+5": the node that is 5 further"""
+    """Returns the targets of a flow from this node. "+5" is the node whose number is higher by 5."""
     if re.fullmatch(r"\+\d+", str(value)):
         return [(source + int(value)) % nodes]
     return [target for target in numbers(value, where) if target != source]
 
 
 def flows(scenario):
-    """(name, the flow) for each; a range of senders or receivers makes one flow for each, FLOW-NODE."""
+    """Yields (name, flow) for each flow. A range of senders or receivers makes one flow for each node, named
+    FLOW-NODE.
+    """
     nodes = quantity("number", scenario["nodes"], "nodes")
     for index, flow in enumerate(scenario["flows"]):
         where = f"flows[{index}]"
@@ -142,7 +146,7 @@ def network_line(given):
 
 
 def congestion_line(given):
-    """Parameters with the names that they have in debugfs; true: all three parts are on."""
+    """Returns the line of parameters, which have the names of debugfs. With true all three parts are on."""
     given = {"np_enable": True, "rp_enable": True, "ect_enable": True} if given is True else dict(given)
     flags = FLAGS_USUAL
     for name, bit in FLAGS.items():
@@ -176,7 +180,7 @@ def between(link, where):
 
 
 def lines(scenario):
-    """The text that qrnic-simulate reads"""
+    """Returns the text that qrnic-simulate reads."""
     for key in scenario:
         if key not in KEYS:
             raise Wrong(f"no '{key}': {', '.join(KEYS)}")
@@ -212,7 +216,7 @@ def cell(text):
 
 
 class Result:
-    """rows: by kind (COLUMNS), a list of dicts; seconds and bytes: what the run took of the host"""
+    """Rows of a run by kind (COLUMNS), each kind a list of dicts; seconds and bytes are the costs on the host."""
 
     def __init__(self, rows, seconds, memory):
         self.rows, self.seconds, self.bytes = rows, seconds, memory
@@ -223,7 +227,9 @@ class Result:
 
 
 def accounts(total):
-    """What is wrong where packets of a run are gone that nobody lost, or are there twice; None: nothing"""
+    """Returns an error message if packets of a run disappeared without a loss, or exist twice; None if all are
+    accounted for.
+    """
     known = sum(total[name] for name in ("delivered", "dropped", "lost", "unrouted", "under_way"))
     return None if known == total["frames"] else f"of {total['frames']} packets that were sent {known} are accounted for"
 
@@ -232,7 +238,7 @@ STARVED = 10  # a flow starves if its rate, times this, is below the average
 
 
 def fairness(rates):
-    """Jain's index: 1 when all have the same, 1/n when one has everything"""
+    """Returns Jain's index: 1 if all rates are equal, 1/n if one flow has the whole rate."""
     return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates)) if any(rates) else 0
 
 
@@ -247,7 +253,8 @@ def summary(scenario, result):
         done = sum(row["bytes"] for row in result.rows["rate"] if row["flow"] == name and row["ns"] <= until)
         rates[name] = done * 8 / max(stop - start, 1)
         row = result.flow(name)
-        # A flow that has sent all it had to, or rests between messages, does not stand still.
+        # The standstill is not measured for a flow with a number of messages or with pauses, because such a flow may
+        # rest.
         if not flow.get("messages") and not flow.get("pause"):
             silent[name] = max(row["gap_ns"], stop - max(row["last_ns"], start))
     total = sum(row["bytes"] for row in result.rows["rate"] if row["ns"] <= until) * 8 / until
@@ -276,7 +283,7 @@ def program():
 
 
 def simulate(scenario, progress=None):
-    """Runs it; progress(part) is called with the part of the virtual time that is over."""
+    """Runs the scenario. progress(part) is called with the elapsed part of the virtual time."""
     until = quantity("time", scenario["until"], "until") if "until" in scenario else 1
     text, rows, start, said = lines(scenario), defaultdict(list), time.monotonic(), ""
     with subprocess.Popen([program()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

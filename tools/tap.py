@@ -1,4 +1,5 @@
-# The Test Anything Protocol, both directions: Writer for the checks, Reader for tools/check.
+# The Test Anything Protocol in both directions: Writer for the checks; Reader, and the class for output around
+# failures, for tools/check.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """TAP for the check scripts of qrnic."""
 
@@ -13,7 +14,7 @@ PLAN = re.compile(r"^1\.\.(\d+)\s*(?:#\s*SKIP\b\s*(.*))?$", re.IGNORECASE)
 
 
 class Writer:
-    """Prints results as they come, the plan at the end."""
+    """Prints each result at once, and the plan at the end."""
 
     def __init__(self):
         self.count = 0
@@ -35,8 +36,9 @@ class Writer:
         print(f"ok {self.count} - {name} # SKIP {reason}", flush=True)
 
     def command(self, name, argv, limit=40, timeout=900, quiet=False, **options):
-        """One result from one command; its output explains a failure. With quiet=True,
-        output on its own is a failure too."""
+        """Prints one result of one command; its output explains a failure. With quiet=True any output is a failure,
+        too.
+        """
         start = time.monotonic()
         try:
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout,
@@ -62,8 +64,7 @@ class Writer:
 
 
 class Reader:
-    """Counts results. Several TAP streams may follow each other; each stream's plan is
-    checked against what came."""
+    """Counts results. Several TAP streams may follow each other; each plan is checked against the number of results."""
 
     def __init__(self):
         self.passed = 0
@@ -79,7 +80,7 @@ class Reader:
         self.seen = 0
 
     def feed(self, line):
-        """Returns the name of a test that just failed, else None."""
+        """Reads a line; returns the name of a test that failed in this line, otherwise None."""
         line = line.rstrip("\n")
         if line.startswith("TAP version"):
             self.end_stream()
@@ -112,7 +113,7 @@ class Reader:
 
 
 class Said:
-    """What a stream said around its failures: the last lines before each, and the comments after it."""
+    """Keeps the output around failures: the last lines before each, and the comments after it."""
 
     BEFORE, AFTER = 8, 24
 
@@ -122,7 +123,7 @@ class Said:
         self.after = None
 
     def feed(self, line, failed):
-        """A line and what Reader.feed() made of it."""
+        """Reads a line; failed is the result of Reader.feed() for the same line."""
         line = line.rstrip("\n")
         if failed is not None:
             self.after = self.of[failed] = list(self.before)
