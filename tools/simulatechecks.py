@@ -91,12 +91,12 @@ def read_go_back_n(scenario, result):
             elif packet["what"] == "arrived" and packet["opcode"] in READ_RESPONSES:
                 if packet["psn"] == expected:
                     if missing is not None and not asked:
-                        wrong.append(f"flow {flow.name}: nobody asked for PSN {missing} again, at {packet['ns']} ns it came")
+                        wrong.append(f"flow {flow.name}: PSN {missing} was not requested again, and arrived at {packet['ns']} ns")
                     expected, missing, asked = expected + 1 & PSN_MASK, None, False
                 elif expected is not None and is_ahead(packet["psn"], expected) and missing is None:
                     missing, asked = expected, False
         if missing is not None and not asked:
-            wrong.append(f"flow {flow.name}: nobody asked for PSN {missing} again")
+            wrong.append(f"flow {flow.name}: PSN {missing} was not requested again")
     return wrong
 
 
@@ -112,7 +112,7 @@ def selective_repeat(scenario, result):
         late = sum(fault.get("flow") == flow.name and fault.get("fate") == "late" for fault in scenario.get("faults", []))
         allowed = lost + late + probes[flow.settings["from"]]
         if again > allowed:
-            wrong.append(f"flow {flow.name}: {again} packets were sent again; lost, spoilt, late or asked for by probes were {allowed}")
+            wrong.append(f"flow {flow.name}: {again} packets were retransmitted, but {allowed} were lost, corrupted, late or requested by probes")
     return wrong
 
 

@@ -154,7 +154,7 @@ class Tests:
         run = ["--no-refresh", "--accel", "tcg", "-c", "true"]
         self.refused("an unknown device property", [*run, "--device-prop", "frobnicate=1"], 125, "frobnicate")
         self.refused("a device property that is no number", [*run, "--nic", "qrnic,doorbell-fifo=many"], 125,
-                     "QEMU refused to start guest1: ")
+                     "QEMU does not start guest1: ")
         self.refused("a backend that does not exist", [*run, "--nic", "qrnic:none,netdev=nothere"], 125, "nothere")
         self.refused("a device property out of its range", [*run, "--device-prop", "max-sge=0"], 125, "max-sge")
         self.refused("a bad option of a backend", [*run, "--nic", "qrnic:user=frobnicate=1"], 125, "frobnicate")
@@ -273,7 +273,7 @@ exec "$qemu" "$@"
         second = f'case "$*" in *guest2*) {silent} ;; esac; {works}'
         try:
             env = stand_in("hangs", hangs, hangs)
-            self.launched("KVM that hangs with a kernel is not used", one, env, "it said nothing", printed=["here"])
+            self.launched("KVM that hangs with a kernel is not used", one, env, "it printed nothing", printed=["here"])
             self.launched("and is not tried again", one, env, printed=["here"])
             calls(env, "probe")
             self.refused("nor is it when it is asked for", [*one, "--no-refresh", "--accel", "kvm"], 125,
@@ -286,13 +286,13 @@ exec "$qemu" "$@"
             self.launched("without another trial", one, env, printed=["here"])
             calls(env, "probe", "guest", "guest")
             env = stand_in("silent", works, second)
-            self.launched("a guest that is silent under KVM is started again", two, env, "guest2 said nothing",
+            self.launched("a guest that is silent under KVM is started again", two, env, "guest2 printed nothing",
                           printed=["guest1: here", "guest2: here"])
             calls(env, "probe", "guest", "guest")
             env = stand_in("dead", works, "kill -ABRT $$")
             self.launched("a guest that dies of KVM is started again", one, env, "QEMU died", printed=["here"])
             self.refused("a bad option is no fault of KVM's", [*one, "--no-refresh", "--qemu-arg=-frobnicate"], 125,
-                         "QEMU refused to start guest1", env=stand_in("refused", works, works))
+                         "QEMU does not start guest1", env=stand_in("refused", works, works))
         finally:
             shutil.rmtree(directory)
 
@@ -337,7 +337,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                                "tcg", "--nic", "qrnic:tap=qt0", "-c", "true"], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=100, check=False, env=self.env)
         skip = " # SKIP this machine lets nobody try" if done.returncode == 98 else ""
-        good = done.returncode == 125 and "QEMU refused to start guest1" in done.stderr and not self.left_behind()
+        good = done.returncode == 125 and "QEMU does not start guest1" in done.stderr and not self.left_behind()
         self.report.result(good or bool(skip), "launcher: a tap device that is none", skip,
                            details=[f"exit status {done.returncode}", *done.stderr.splitlines()[-8:]])
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:

@@ -13,30 +13,30 @@ from . import engine, measure, metrics, plots, results, table
 from .results import BadFile
 
 DESCRIPTION = """\
-Compares qrnic with Soft-RoCE (rdma_rxe over virtio-net) in the same guests: programs that others wrote
-(perftest, cmtime, ...) run over each device in turn.
+Compares qrnic with Soft-RoCE (rdma_rxe over virtio-net) in the same guests: public programs
+(perftest, cmtime, ...) run over one device after the other.
 
 Two guests with one processor each have both devices, and a third one, with two processors, too (two programs that
 poll need one each). The wire between two is "-netdev dgram" or "-netdev stream", or for qrnic a cable; the MTU is
 1500 and 9000. The table shows medians of all rounds with their minimum and maximum, the ratio (above 1: qrnic is
-better), and the goal where one is set: a ratio, or the most that it may be. Where a name stands before the second
-figure, the ratio is to that. Absolute figures can be compared only on the same machine with nothing else to do.
-Scopes: cable, dgram and stream are wires between two guests, each of which stays on a processor of the host of its own;
+better), and the goal if there is one: a ratio, or the upper limit of the figure. If a name precedes the second figure, the
+ratio is to that. Compare absolute figures only on the same idle machine.
+Scopes: cable, dgram and stream are wires between two guests, each of which has its own processor of the host;
 within is one guest that talks to itself.
 
-With --provider instead: what each post and poll costs in the library libqrnic itself, on this machine without guest,
-device and kernel. For each work request or completion that is the least and the median of the cycles of the
-processor's time stamp counter, and the instructions, which say more when other programs run.
+With --provider the bench measures only the cost of each post and poll in the library libqrnic, on this machine without
+guest, device and kernel. The table has the minimum and the median of the cycles of the processor's time stamp counter,
+and the instructions, for each work request or completion. On a busy machine use the instructions.
 
-With --engine instead: the instructions that the device's engine executes for each message, counted by callgrind on a
-simulated wire. The counts do not depend on the load of the machine.
+With --engine the bench counts only the instructions that the device's engine executes for each message, by callgrind on
+a simulated wire. The counts do not depend on the load of the machine.
 
 """
 
 EPILOG = """\
-Exit status: 0 when all was measured, 1 when the guests could not be built or a file not be written, 2 for a wrong
-option, 3 when something was not measured (it is named below the table, and shown as "-"), 130 when interrupted.
-A goal that is missed is no failure.
+Exit status: 0 if everything was measured, 1 if the guests could not be built or a file could not be written, 2 for a
+wrong option, 3 if figures are missing (they are named below the table, and shown as "-"), 130 if interrupted.
+A goal that is not reached is no failure.
 """
 
 INCOMPLETE = 3
@@ -44,7 +44,7 @@ ACCELERATORS = ("auto", "tcg", "kvm")
 
 
 def metric_help():
-    lines = ["What --metric takes (* by default), and the seconds that it needs for one round:\n"]
+    lines = ["Names for --metric (* by default), and the seconds for one round:\n"]
     for one in metrics.MEASUREMENTS:
         runs = len(metrics.plan([one], metrics.SCOPES)) * len(one.devices)
         lines.append(f"  {'*' if one.default else ' '} {one.name:15} {runs * one.seconds:4.0f} s  {one.explain or one.figures[0].title}"
@@ -60,19 +60,19 @@ def parser():
     add("--rounds", type=int, default=3, help="how often each is measured (default 3)")
     add("--scope", action="append", choices=list(metrics.SCOPES), help="measure only there (repeat)")
     add("--metric", action="append", choices=names, metavar="NAME", help="measure only this (repeat), see below")
-    add("--all", action="store_true", help="also what takes long (two hours with three rounds)")
+    add("--all", action="store_true", help="also the long metrics (two hours with three rounds)")
     add("--no-boot", action="store_true", help="leave out the time to boot")
     add("--accel", default=measure.accel_default(), choices=ACCELERATORS,
         help="default auto: KVM where it boots the guest's kernel")
-    add("--no-build", action="store_true", help="measure what is in the cache")
+    add("--no-build", action="store_true", help="measure the builds in the cache")
     add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
     add("--csv", metavar="FILE", help="write them with the same columns")
     add("--plots", metavar="DIR", help="draw each curve (an hour with three rounds: size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
-        "unless --metric or --all says otherwise they are measured, too (needs python3-matplotlib: tools/deps plots)")
+        "without --metric and --all these metrics are measured, too (needs python3-matplotlib: tools/deps plots)")
     add("--provider", action="store_true", help="measure posts and polls in the library itself (15 s), nothing else")
     add("--engine", action="store_true", help="count the engine's instructions for each message (20 s), nothing else")
-    add("--compare", metavar="FILE", help="show them beside those of an earlier --json, and what is outside of the noise "
-        "of both (which takes several rounds)")
+    add("--compare", metavar="FILE", help="compare with the figures of an earlier --json, and flag differences outside of the noise "
+        "of both (needs several rounds)")
     add("--read", metavar="FILE", help="measure nothing: the figures are those of an earlier --json")
     return made
 
@@ -86,7 +86,7 @@ def check(args, made):
         made.error("--read measures nothing: --metric, --scope and --all have no meaning with it")
     if (args.provider or args.engine) and any((args.metric, args.scope, args.all, args.read, args.json, args.csv, args.plots,
                                                args.compare, args.provider and args.engine)):
-        made.error("--provider and --engine go with no option that chooses what guests measure or where it is written")
+        made.error("--provider and --engine permit no option for the measurements in guests or for their files")
     for option in ("json", "csv"):
         path = getattr(args, option)
         if path and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
@@ -119,7 +119,7 @@ def show(summaries, plan, args, before, rounds):
         print(f"\nbeside {args.compare} (better, WORSE: outside of the noise of both runs)")
         print("\n".join(table.comparison(before, summaries, None if args.read else plan)))
         if all(summary.min == summary.max for summary in summaries.values()):
-            print("One round tells nothing about noise: measure with --rounds 3 or more.")
+            print("One round has no noise to compare: measure with --rounds 3 or more.")
     sys.stdout.flush()
     if args.json:
         results.write_json(args.json, summaries)

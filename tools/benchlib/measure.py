@@ -96,7 +96,7 @@ class Bench:
                 else:
                     yield line.rstrip("\n")
         if process.wait():
-            self.say(f"the guests ended with status {process.returncode} (see above); going on with what is next")
+            self.say(f"the guests ended with status {process.returncode} (see above); the next measurements follow")
         self.processes.remove(process)
 
     def guest(self, *options):

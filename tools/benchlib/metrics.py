@@ -102,7 +102,7 @@ MEASUREMENTS = (
     Measurement("boot", (Figure("boot", "power-on to a usable RDMA device", "s", True,
                                 (ROCE, ("none", "", "no adapter"))),),
                 BOOT_SECONDS, ("within",), ONE_MTU, (OURS, "soft-roce", "none"), where="boot"),
-    single("register", "1 GiB registered, and given back", "ms", 5, True, scopes=("within",), mtus=ONE_MTU, memory=3072,
+    single("register", "1 GiB registered and deregistered", "ms", 5, True, scopes=("within",), mtus=ONE_MTU, memory=3072,
            default=False),
     single("queue-pairs", "16,380 queue pairs created, and destroyed", "s", 60, True, scopes=("within",), mtus=ONE_MTU,
            memory=3072, default=False),

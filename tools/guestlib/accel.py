@@ -65,7 +65,7 @@ def first_line(qemu, kernel, cpu):
                         lines = [line.strip() for line in log if line.strip()]
                     return f"QEMU ended with it{': ' + lines[-1][:120] if lines else ''}"
                 if time.monotonic() > deadline:
-                    return f"it said nothing in {PROBE_SECONDS} s"
+                    return f"it printed nothing in {PROBE_SECONDS} s"
                 time.sleep(0.02)
         finally:
             process.kill()

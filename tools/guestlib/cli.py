@@ -18,7 +18,8 @@ from .run import Run
 DESCRIPTION = """\
 Boots guests, runs a job in each, and returns the job's exit status (0 only when
 the job exited 0 in every guest; 124 for a timeout, 125 when a guest could not be run;
-with --strict 123 when only a kernel or a device complained, or an oops killed the job).
+with --strict 123 when only a kernel or a device reported a problem, or an oops killed
+the job).
 
   tools/guest -c 'ibv_devinfo -v'                    one guest with one qrnic
   tools/guest --guests 2 JOB.sh                      two guests joined by a wire
@@ -36,8 +37,8 @@ EPILOG = """\
         link=cable (qrnic only; shared memory, fastest by far; more than two guests
         are joined by qrnic-switch),
         hub (all cards of one guest joined; default with one guest),
-        user[=OPTIONS] (libslirp), hosts (two guests, each behind a libslirp on a host
-        of its own, which is a network namespace; root only; give icrc=transport too),
+        user[=OPTIONS] (libslirp), hosts (two guests, each behind libslirp on its own
+        host, which is a network namespace; root only; needs icrc=transport),
         tap=IFNAME, none (no backend, link down)
   KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);
         port.PROPERTY=VALUE is for the root port above the device, any other is a
@@ -46,9 +47,9 @@ Card I of guest N has 10.77.I.N/24 and fd77:0:0:I::N/64 (card 0: fd77::N); on a 
 card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. With
 "hosts" the job sets 10.99.N.1/24 and a default route by 10.99.N.2.
 
-The job is a bash script that finds GUEST, GUESTS, NIC0, RDMA0, ... and the functions
+The job is a bash script with the variables GUEST, GUESTS, NIC0, RDMA0, ... and the functions
 of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6|link [v1], host_qmp JSON,
-host_switch [CARD] (what qrnic-switch has counted), guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
+host_switch [CARD] (the counters of qrnic-switch), guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
 
 Environment: QRNIC_QEMU   the QEMU binary to use
              QRNIC_SWITCH the qrnic-switch to use (default: the one beside QEMU)
@@ -71,9 +72,9 @@ def build_parser():
     add("--guests", type=int, default=1, metavar="N", help="number of guests, 1 to 8 (default 1)")
     add("--nic", action="append", default=[], metavar="SPEC", help="a network card in each guest, see below")
     add("--wire", metavar="FAULTS",
-        help="the wires (of two guests, link=dgram only) lose, repeat, reorder, spoil and mark frames: "
+        help="the wires (of two guests, link=dgram only) lose, repeat, reorder, corrupt and mark frames: "
              "loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,spare=mads][,seed=N], P in percent of the frames, each way; "
-             "a mark is CE in a RoCE v2 frame with ECT; spare=mads: nothing befalls management datagrams")
+             "a mark is CE in a RoCE v2 frame with ECT; spare=mads: management datagrams have no faults")
     add("--no-nic", action="store_true", help="no network card at all")
     add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
     add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")
@@ -81,12 +82,12 @@ def build_parser():
     add("--cpus", type=int, default=1, help="processors of each guest (default 1)")
     add("--pin", action="store_true",
         help="keep each guest's QEMU on as many processors of the host as the guest has: guest 1 on the first ones, "
-             "guest 2 on the next ones, and so on; when there are too few, guests share. Slower than the host's "
-             "scheduler at its best, but the same each time: for measurements")
+             "guest 2 on the next ones, and so on; if there are too few, guests share. For measurements, because "
+             "the placement by the host's scheduler changes from run to run")
     add("--cpu", default="max", help="processor model (default max)")
     add("--accel", default=os.environ.get("QRNIC_ACCEL", "auto"), choices=ACCELERATORS,
-        help="default auto: KVM where it has booted this kernel (tried once each time the host starts), else TCG; "
-             "kvm: try it again")
+        help="default auto: KVM if it boots this kernel (tried once after each boot of the host), otherwise TCG; "
+             "kvm: try KVM again")
     add("--file", action="append", default=[], metavar="SRC:DEST", help="put a file into the guests")
     add("--env", action="append", default=[], metavar="K=V", help="set a variable for the job")
     add("--timeout", type=float, default=300, metavar="S", help="for the whole run (default 300, 0 for none)")
@@ -98,18 +99,18 @@ def build_parser():
         help="fail also on a report of a guest's kernel (a warning, an oops, ...) and on a guest error of a qrnic (a "
              "rule of the manual that the driver broke), and show those lines")
     add("--allow-report", action="append", default=[], metavar="REGEX",
-        help="--strict lets kernel reports pass that this is found in (repeat)")
+        help="--strict permits kernel reports that match (repeat)")
     add("--allow-guest-error", action="append", default=[], metavar="RULE",
-        help="--strict lets guest errors of this kind pass, e.g. key-refused, or any (repeat)")
+        help="--strict permits guest errors with this name, or any (repeat)")
     add("--kernel", metavar="FILE", help="another kernel image")
     add("--no-driver", action="store_true",
-        help="run the job also when a qrnic has no driver, for a job that loads one (implied by --kernel); otherwise that "
+        help="run the job also if a qrnic has no driver, for a job that loads one (implied by --kernel); otherwise this "
              "is an error")
-    add("--append", action="append", default=[], metavar="WORDS", help="more for the kernel command line (repeat)")
+    add("--append", action="append", default=[], metavar="WORDS", help="more words for the kernel command line (repeat)")
     add("--loglevel", type=int, default=5, help="kernel messages on the serial console (default 5)")
     add("--qemu-arg", action="append", default=[], metavar="ARG", help="one more argument for QEMU (repeat)")
     add("--build", action="store_true", help="build modules and provider first")
-    add("--no-refresh", action="store_true", help="do not look whether the image is fresh")
+    add("--no-refresh", action="store_true", help="do not check whether the image is up to date")
     add("--no-rdma", action="store_true", help="do not load the RDMA user-space modules")
     add("--no-dmesg", action="store_true", help="no kernel messages after a failed job")
     add("-v", "--verbose", action="store_true", help="show QEMU's command line and when guests are up")

@@ -174,7 +174,7 @@ class Guest:
     def _refused(self):
         if self.run.accelerator.name == "kvm" and accel.died_of_kvm(self.process.poll()):
             raise accel.DeadUnderKvm(f"QEMU died with guest{self.number}")
-        raise LaunchError(f"QEMU refused to start guest{self.number}: {self.last_words()}") from None
+        raise LaunchError(f"QEMU does not start guest{self.number}: {self.last_words()}") from None
 
     def _let_devices_go_first(self):
         """Lowers the priority of the processors of the guest, so that a polling processor does not delay its own
@@ -198,7 +198,7 @@ class Guest:
         with open(self.qemu_log, encoding="utf-8", errors="replace") as log:
             lines = [line.strip() for line in log if line.strip()]
         named = [line for line in lines if "qemu-system" in line.split(":")[0]]
-        return (named or lines)[-1] if lines else f"it said nothing (exit status {self.process.poll()})"
+        return (named or lines)[-1] if lines else f"it printed nothing (exit status {self.process.poll()})"
 
     def lines(self):
         """Returns the complete lines that the control channel has now, or None if it has closed."""

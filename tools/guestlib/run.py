@@ -179,24 +179,24 @@ class Run:
                 if self.accelerator.name == "kvm" and guest.boots == 0:
                     self._check_silence(guest, now)
                 if guest.status is None and guest.process.poll() is not None:
-                    what = "ended with the job still running on" if guest.boots else "refused to start"
+                    what = "ended with the job still running on" if guest.boots else "does not start"
                     raise LaunchError(f"QEMU {what} guest{guest.number}: {guest.last_words()}")
                 if guest.status is None:
                     self._check_panic(guest)
                 if not guest.is_ready and now > boot_deadline:
                     raise LaunchError(f"guest{guest.number} did not come up within {self.options.boot_timeout} s: "
                                       f"its last line was \"{self._last_serial_line(guest)}\"; "
-                                      f"see {guest.serial_log}, or give it more with --boot-timeout", EXIT_TIMEOUT)
+                                      f"see {guest.serial_log}, or allow more with --boot-timeout", EXIT_TIMEOUT)
             if now > deadline:
                 late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
                 raise LaunchError(f"the job did not end within {self.options.timeout} s on {late}: "
-                                  "give it more with --timeout", EXIT_TIMEOUT)
+                                  "allow more with --timeout", EXIT_TIMEOUT)
 
     def _check_silence(self, guest, now):
         if accel.died_of_kvm(guest.process.poll()):
             raise accel.DeadUnderKvm(f"QEMU died with guest{guest.number}")
         if now - guest.heard_at > accel.SILENCE_SECONDS:
-            raise accel.DeadUnderKvm(f"guest{guest.number} said nothing for {accel.SILENCE_SECONDS} s")
+            raise accel.DeadUnderKvm(f"guest{guest.number} printed nothing for {accel.SILENCE_SECONDS} s")
 
     @staticmethod
     def _check_panic(guest):

@@ -68,7 +68,7 @@ class CableSwitch:
             ready, _, _ = select.select([self._process.stdout], [], [], max(deadline - time.monotonic(), 0))
             data = os.read(self._process.stdout.fileno(), 65536) if ready else b""
             if not data:
-                raise LaunchError(f"{PROGRAM} does not say what it has counted: see {self._log}")
+                raise LaunchError(f"{PROGRAM} does not report its counters: see {self._log}")
             text += data
         return text.decode().splitlines()
 
