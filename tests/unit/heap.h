@@ -1,6 +1,6 @@
 /*
- * What comes first in time: a binary heap. Of one time, the smaller order
- * comes first, so that a run is the same each time.
+ * A binary heap that returns the earliest item. Of items with one time, the one
+ * with the smaller order comes first, so that each run of a test is the same.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 typedef struct HeapItem {
     int64_t time;
     uint64_t order;
-    void (*run)(void *data);    /* or NULL, where all are of one kind */
+    void (*run)(void *data);    /* Or NULL, if all items are of one kind */
     void *data;
 } HeapItem;
 
@@ -21,8 +21,8 @@ typedef struct Heap {
 } Heap;
 
 void heap_push(Heap *h, HeapItem item);
-HeapItem heap_pop(Heap *h);     /* it is not empty */
-void heap_free(Heap *h);        /* not what its items point to */
+HeapItem heap_pop(Heap *h);     /* The heap is not empty */
+void heap_free(Heap *h);        /* Keeps the data of the items */
 
 static inline int64_t heap_time(const Heap *h)
 {

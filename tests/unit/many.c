@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "many.h"
 
-#define UNUSED_BYTES 4096       /* a ring from the beginning, records at: */
+#define UNUSED_BYTES 4096       /* A ring at 0, and records */
 #define UNUSED_RQ 2048
 #define UNUSED_SQ_RECORD 4032
 #define UNUSED_RQ_RECORD 4040
@@ -80,7 +80,10 @@ void many_xrc_connect(SimQp *initiator, SimQp *target)
     to_rtr(target, initiator, true);
     a.timeout = 16;
     done(sim_modify(initiator, &a));
-    /* In RTR the first packet of each would be an event. */
+    /*
+     * RTS is entered here, because in RTR the first packet would cause an
+     * event.
+     */
     a = (QrnicQpAttr) {
         .mask = QRNIC_QP_STATE | QRNIC_QP_TIMEOUT | QRNIC_QP_SQ_PSN,
         .state = QRNIC_QPS_RTS, .timeout = 16,

@@ -1,6 +1,6 @@
 /*
- * Many queue pairs that share what they do not use alone: a CQ for each node,
- * and rings and records that nobody posts to.
+ * Many queue pairs with little memory. Each node has one CQ, and all idle
+ * queues share rings and records, because no test posts to them.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,17 +15,21 @@
 
 typedef struct ManyEnd {
     SimNode *node;
-    SimQp cq;                   /* only its completions */
+    SimQp cq;                   /* Only its completions are used */
     uint64_t unused;
-    uint64_t sq, records;       /* of those that send */
+    /* Rings and records of the queue pairs that send */
+    uint64_t sq, records;
     uint32_t made, room;
 } ManyEnd;
 
-/* room: of queue pairs that send */
+/* Creates the common objects. room: number of queue pairs that send. */
 void many_end_init(ManyEnd *e, SimNode *n, unsigned cq_log, uint32_t room);
-/* RC or XRC; one that does not send, and an XRC target, uses no room. */
+/*
+ * Creates an RC or XRC queue pair. An XRC target, and a queue pair that does
+ * not send, uses no room.
+ */
 SimQp many_qp(ManyEnd *e, uint8_t type, uint32_t xrcd, bool sends);
-/* An XRC initiator with its target */
+/* Connects an XRC initiator with its target. */
 void many_xrc_connect(SimQp *initiator, SimQp *target);
 
 #endif

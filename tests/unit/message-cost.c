@@ -12,7 +12,7 @@
 #include "qemu/osdep.h"
 #include "pair.h"
 
-#define WINDOW 16u              /* outstanding messages of each queue pair */
+#define WINDOW 16u              /* Outstanding messages of each queue pair */
 #define STEP_NS 1000
 #define QPS_MAX 64u
 
@@ -21,7 +21,7 @@ typedef struct Kind {
     uint8_t opcode;
     uint32_t length;
     unsigned qps;
-    uint8_t options;            /* QRNIC_QPO_* of both ends */
+    uint8_t options;            /* QRNIC_QPO_* of both queue pairs */
 } Kind;
 
 static const Kind kinds[] = {
@@ -79,7 +79,7 @@ static void run_cleanup(Run *r)
     sim_free(r->sim);
 }
 
-/* Posts up to limit messages, and returns how many. */
+/* Posts up to limit messages. Returns the number. */
 static uint64_t fill(Run *r, unsigned i, uint64_t limit)
 {
     uint64_t posted = 0;

@@ -1,5 +1,5 @@
 /*
- * Frames as a network sees them: the headers up to the BTH; see net.h.
+ * Frames as a network sees them: headers up to the BTH; see net.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -78,7 +78,7 @@ bool net_mark(SimFrame *f)
             return false;
         }
         ip[1] |= ECN_CE;
-        /* RFC 1624; the word is that of version, length and TOS. */
+        /* RFC 1624; the word has version, length and TOS. */
         sum = (uint16_t)~lduw_be_p(ip + QRNIC_IPV4_CHECKSUM) +
               (uint16_t)~(ip[0] << 8 | was) + lduw_be_p(ip);
         sum = (sum & 0xffff) + (sum >> 16);

@@ -1,5 +1,5 @@
 /*
- * Topologies of a simulated network, and the ways through them; see net.h.
+ * Topologies of a simulated network, and their routes; see net.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,10 @@ static NetDevice *device_at(Net *net, unsigned id)
     return &g_array_index(net->device, NetDevice, id);
 }
 
-/* Breadth first from a node: who is one step closer to it is on a way. */
+/*
+ * Searches breadth first from a node: a neighbour that is one step closer is a
+ * path.
+ */
 static void route_to(Net *net, unsigned node, unsigned *distance,
                      unsigned *list)
 {
@@ -30,7 +33,7 @@ static void route_to(Net *net, unsigned node, unsigned *distance,
         for (unsigned i = 0; i < d->ports; i++) {
             unsigned other = d->port[i]->to;
 
-            /* Nodes pass nothing on. */
+            /* Nodes do not forward. */
             if (distance[other] == UINT_MAX && other >= net->sim->nodes) {
                 distance[other] = distance[id] + 1;
                 list[len++] = other;
@@ -125,7 +128,7 @@ void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
     for (unsigned i = 0; i < switches; i++) {
         g_assert_cmpuint(net_switch_add(net), ==, nodes + i);
     }
-    /* So that port 0 or 1 of a switch is its clockwise one. */
+    /* In this order, so that port 0 or 1 of a switch is the clockwise one. */
     for (unsigned i = 0; i < switches; i++) {
         net_link(net, nodes + i, nodes + (i + 1) % switches, middle);
     }
@@ -138,7 +141,10 @@ void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
 
         for (unsigned node = 0; node < nodes; node++) {
             if (node % switches != i) {
-                /* Switch 0 made its link first; others got one before. */
+                /*
+                 * Switch 0 made its own link first; the others got a link
+                 * before.
+                 */
                 d->route[node] = (NetWays) { { i ? 2 : 1 } };
             }
         }

@@ -19,7 +19,10 @@ static NetDevice *device_at(Net *net, unsigned id)
     return &g_array_index(net->device, NetDevice, id);
 }
 
-/* SplitMix64: the network's own, so that it disturbs no other */
+/*
+ * SplitMix64. The network has its own generator, so that it does not change the
+ * random numbers of other parts.
+ */
 static uint64_t random_next(Net *net)
 {
     uint64_t z = net->random += 0x9e3779b97f4a7c15;
@@ -51,9 +54,7 @@ static int64_t ns_of(int64_t ps)
     return DIV_ROUND_UP(ps, PS_PER_NS);
 }
 
-/*
- * Links
- */
+/* Links */
 
 static bool is_down(const NetLoss *l, int64_t now)
 {
@@ -78,8 +79,8 @@ static bool is_lost(NetPort *p)
 }
 
 /*
- * Priority flow control: what came by a port, and is still in the switch,
- * counts against it.
+ * Priority flow control: the bytes of a frame count against its ingress port
+ * while the frame is in the switch.
  */
 
 static void port_kick(NetPort *p);
@@ -108,7 +109,7 @@ static void pause_arrives(void *opaque)
     port_kick(p);
 }
 
-/* Goes ahead of frames in queues, but not into one that is being sent. */
+/* Sends a pause before all queued frames, but after the frame being sent. */
 static void pause_send(NetPort *p, unsigned priority, bool pause)
 {
     Sim *s = p->net->sim;
@@ -127,7 +128,7 @@ static bool is_lossless(const Net *net, unsigned priority)
     return net->o.xoff && (net->o.pfc >> priority & 1);
 }
 
-/* False: it does not even fit behind the pause. */
+/* Returns false if the frame exceeds the headroom of the pause. */
 static bool input_take(NetPort *came, const SimFrame *f)
 {
     const NetOptions *o = &came->net->o;
@@ -152,9 +153,7 @@ static void input_leave(NetPort *came, const SimFrame *f)
     }
 }
 
-/*
- * Ports
- */
+/* Ports */
 
 static void frame_arrives(void *opaque);
 
@@ -191,7 +190,7 @@ static SimFrame *port_take(NetPort *p)
     return NULL;
 }
 
-/* All that can be sent now; for the next there is an event. */
+/* Sends all frames that can be sent now, and schedules the next one. */
 static void port_kick(NetPort *p)
 {
     Net *net = p->net;
@@ -209,7 +208,7 @@ static void port_kick(NetPort *p)
         if (!f) {
             break;
         }
-        /* An event is up to 1 ns late: the link does not stand idle then. */
+        /* An event is up to 1 ns late; the link must not count as idle then. */
         if (p->free_ps <= (s->now - 1) * PS_PER_NS) {
             p->free_ps = s->now * PS_PER_NS;
         }
@@ -243,7 +242,7 @@ static bool is_marked(Net *net, uint64_t depth)
            chance(net, o->max_mark * (depth - o->kmin) / (o->kmax - o->kmin));
 }
 
-/* came: NULL if that is the node itself */
+/* Queues a frame. came: its ingress port, or NULL for a frame of the node. */
 static void port_put(NetPort *p, SimFrame *f, NetPort *came)
 {
     Net *net = p->net;
@@ -276,9 +275,7 @@ static void port_put(NetPort *p, SimFrame *f, NetPort *came)
     port_kick(p);
 }
 
-/*
- * Devices
- */
+/* Devices */
 
 static unsigned ways_count(const NetWays *w)
 {
@@ -290,7 +287,7 @@ static unsigned ways_count(const NetWays *w)
     return count;
 }
 
-/* The port of the which-th way; there are more. */
+/* Returns a port of the set by its index, which must exist. */
 static unsigned ways_at(const NetWays *w, unsigned which)
 {
     for (unsigned i = 0; i < ARRAY_SIZE(w->word); i++) {
@@ -318,7 +315,10 @@ static NetPort *path_choose(Net *net, unsigned id, const SimFrame *f)
         (net->o.paths == NET_PATHS_ADAPTIVE && f->adaptive)) {
         which = count == 1 ? 0 : random_next(net) % count;
     } else {
-        /* Of the switch, too: else all choose alike. */
+        /*
+         * The switch is part of the hash, because otherwise all switches would
+         * choose the same index.
+         */
         uint64_t hash = (f->hash + id * 0x9e3779b1ull) * 0xd6e8feb86659fd93;
 
         which = (hash >> 32) % count;
@@ -352,7 +352,7 @@ static void frame_arrives(void *opaque)
     }
 }
 
-/* The MAC addresses are those that node_init() gives. */
+/* MAC addresses are those of node_init(). */
 static unsigned node_of_mac(const Net *net, const uint8_t *mac)
 {
     static const uint8_t prefix[4] = { 2 };
@@ -376,7 +376,7 @@ static bool is_meant(NetFault *a, const SimFrame *f)
            ++a->seen == a->transmission;
 }
 
-/* All of them count what they see. NULL: none is for this one */
+/* Returns the fault for this frame, or NULL. All matching faults count it. */
 static NetFault *fault_find(Net *net, const SimFrame *f)
 {
     NetFault *found = NULL;
@@ -389,7 +389,7 @@ static NetFault *fault_find(Net *net, const SimFrame *f)
     return found;
 }
 
-/* False: the frame is gone, or comes later. */
+/* Returns false if the frame is lost or delayed. */
 static bool fault_apply(Net *net, SimFrame *f)
 {
     const NetFault *a = fault_find(net, f);
@@ -448,9 +448,7 @@ void net_fault_add(Net *net, const NetFault *fault)
     g_array_append_val(net->fault, *fault);
 }
 
-/*
- * Accounts
- */
+/* Counters */
 
 uint64_t net_under_way(Net *net)
 {
@@ -473,7 +471,10 @@ uint64_t net_under_way(Net *net)
     return count;
 }
 
-/* held: by port and priority; what is in this one's queues is added. */
+/*
+ * Checks the byte counts of a port, and adds its queues to the counts of their
+ * ingress ports.
+ */
 static void queues_check(const NetPort *p, uint64_t *held)
 {
     uint64_t all = 0;
@@ -525,9 +526,7 @@ int64_t net_paused_ns(const NetPort *p)
     return ns;
 }
 
-/*
- * Making one
- */
+/* Construction */
 
 Net *net_new(Sim *s, const NetOptions *o)
 {
@@ -550,7 +549,7 @@ void net_free(Net *net)
     Heap *later = &net->sim->later;
 
     net_check(net);
-    /* What is under way: frames and pauses */
+    /* Frames and pauses in flight */
     for (size_t i = 0; i < later->len; i++) {
         if (later->item[i].run != port_free) {
             g_free(later->item[i].data);

@@ -1,11 +1,11 @@
 /*
- * A network between the nodes of a simulated world (sim.h), in place of its
- * wire: links with a rate and a delay, switches with output queues, several
- * paths, marks, pauses, loss, and faults that befall one packet.
+ * A network between the nodes of a simulated world (sim.h). Links with a rate
+ * and a delay, and switches with output queues replace the wire. The network
+ * has several paths, ECN marks, pauses, loss, and faults of single packets.
  *
- * A device is a node (its number is that of the node) or a switch. A link is
- * two ports, one for each direction; a port is an output queue for each
- * priority, and what sends from them: the highest priority first.
+ * A device is a node (with the node's number) or a switch. A link is two ports,
+ * one for each direction. A port has an output queue for each priority, and
+ * sends the highest priority first.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,46 +16,48 @@
 #include "sim.h"
 
 #define NET_PRIORITIES 8
-/* Of a frame, on the wire only: preamble, FCS, gap */
+/* Bytes of a frame on the wire only: preamble, FCS, inter-frame gap */
 #define NET_OVERHEAD 24
 #define NET_FRAME_MIN 60
 #define NET_MILLION 1000000u
 #define NET_SWITCH_PORTS 256
-#define NET_NODE_QUEUE 16384    /* bytes that a node may send ahead */
-#define NET_BTH_ADAPTIVE 0x02   /* in byte 8 of the BTH */
+#define NET_NODE_QUEUE 16384    /* Bytes that a node may queue */
+#define NET_BTH_ADAPTIVE 0x02   /* In byte 8 of the BTH */
 
 typedef struct Net Net;
 typedef struct NetPort NetPort;
 
 typedef enum NetPaths {
-    NET_PATHS_HASH,             /* one for each flow */
-    NET_PATHS_SPRAY,            /* one for each packet */
-    NET_PATHS_ADAPTIVE,         /* the same, of packets that are marked so */
+    NET_PATHS_HASH,             /* One path for each flow */
+    NET_PATHS_SPRAY,            /* One path for each packet */
+    NET_PATHS_ADAPTIVE,         /* One path for each marked packet */
 } NetPaths;
 
-/* Probabilities are in parts of a million. */
+/* Loss of a link. Probabilities are in parts of a million. */
 typedef struct NetLoss {
-    uint32_t loss;              /* in the good state */
-    /* Gilbert-Elliott: from good to bad and back, at each frame */
+    uint32_t loss;              /* In the good state */
+    /* Gilbert-Elliott: transitions to the bad state and back, at each frame */
     uint32_t to_bad, to_good, loss_bad;
-    /* Down from the one time to the other; and again each period, if any */
+    /* Down between two times, and again in each period, if any */
     int64_t down_from, down_to, period;
 } NetLoss;
 
 typedef struct NetLink {
-    uint64_t rate;              /* bits per second */
+    uint64_t rate;              /* Bits per second */
     int64_t delay;              /* ns */
-    uint64_t queue;             /* bytes of each queue of a switch's port */
+    uint64_t queue;             /* Bytes of each queue of a switch port */
     NetLoss loss;
 } NetLink;
 
 typedef struct NetOptions {
     NetPaths paths;
-    /* Of a queue, in bytes; max_mark at kmax, all above. kmax 0: no marks */
+    /*
+     * ECN marks by bytes of a queue: max_mark at kmax, all above. kmax 0: none
+     */
     uint64_t kmin, kmax;
-    uint32_t max_mark;          /* parts of a million */
-    /* Priority flow control: which; bytes of an input; xoff 0: none */
-    uint8_t pfc;                /* bit mask of priorities */
+    uint32_t max_mark;          /* Parts of a million */
+    /* Priority flow control, by bytes of an ingress port; xoff 0: none */
+    uint8_t pfc;                /* Bit mask of priorities */
     uint64_t xoff, xon, headroom;
 } NetOptions;
 
@@ -63,46 +65,46 @@ typedef enum NetFate {
     NET_FATE_LOST, NET_FATE_MARKED, NET_FATE_CORRUPTED, NET_FATE_LATE,
 } NetFate;
 
-/* What befalls one packet as it leaves its node */
+/* A fault of one packet as it leaves its node */
 typedef struct NetFault {
-    unsigned to;                /* node */
+    unsigned to;                /* Node */
     uint32_t dest_qpn, psn;
     unsigned transmission;      /* 1: the first */
     NetFate fate;
     int64_t late;               /* ns */
-    unsigned seen;              /* so many have been */
+    unsigned seen;              /* Matching packets so far */
 } NetFault;
 
 typedef struct NetCounters {
-    uint64_t frames, bytes;     /* sent; bytes with NET_OVERHEAD */
-    uint64_t dropped;           /* the queue was full */
-    uint64_t lost;              /* by the link */
-    uint64_t marked;            /* that had no mark before */
-    uint64_t paused, resumed;   /* this port was told to */
-    int64_t paused_ns;          /* of pauses that ended; net_paused_ns() */
-    uint64_t deepest;           /* bytes of all its queues */
+    uint64_t frames, bytes;     /* Sent; bytes with NET_OVERHEAD */
+    uint64_t dropped;           /* The queue was full */
+    uint64_t lost;              /* Lost by the link */
+    uint64_t marked;            /* Newly marked */
+    uint64_t paused, resumed;   /* Pause and resume frames received */
+    int64_t paused_ns;          /* Of finished pauses; see net_paused_ns() */
+    uint64_t deepest;           /* Maximum of bytes in all queues */
 } NetCounters;
 
 struct NetPort {
     Net *net;
-    unsigned id, from, to;      /* devices */
-    NetPort *back;              /* the other direction */
+    unsigned id, from, to;      /* Devices */
+    NetPort *back;              /* The other direction */
     NetLink link;
     struct {
         SimFrame *first, *last;
         uint64_t bytes;
-        bool paused;            /* by the other end */
+        bool paused;            /* Paused by the neighbour */
         int64_t since;
-        uint64_t held;          /* of what came by this port, bytes there */
-        bool stopped;           /* the other end has told to stop */
+        uint64_t held;          /* Bytes in the switch that came by this port */
+        bool stopped;           /* The neighbour is paused */
     } queue[NET_PRIORITIES];
-    uint64_t queued;            /* bytes of all */
-    int64_t free_ps;            /* the last bit is out */
+    uint64_t queued;            /* Bytes in all queues */
+    int64_t free_ps;            /* Time when the last bit is sent */
     bool scheduled, bad;
     NetCounters count;
 };
 
-/* Ports of a switch: a bit each */
+/* Set of ports of a switch: a bit each */
 typedef struct NetWays {
     uint64_t word[NET_SWITCH_PORTS / 64];
 } NetWays;
@@ -110,7 +112,7 @@ typedef struct NetWays {
 typedef struct NetDevice {
     NetPort *port[NET_SWITCH_PORTS];
     unsigned ports;
-    NetWays *route;             /* of a switch: by node */
+    NetWays *route;             /* Routes of a switch, by node */
 } NetDevice;
 
 struct Net {
@@ -119,63 +121,61 @@ struct Net {
     GArray *device;             /* NetDevice; nodes first */
     GPtrArray *port;            /* NetPort */
     GArray *fault;              /* NetFault */
-    uint64_t random, trace;     /* trace: the same for the same run */
+    uint64_t random, trace;     /* trace: equal for equal runs */
     uint64_t sent, delivered, unrouted, hops;
-    /* Of all ports: dropped, marked; lost, also by faults */
+    /* Totals: dropped, marked; lost includes faults */
     NetCounters gone;
-    /* Sees what arrives; false: the node does not get it. */
+    /* Called for each arriving frame. Returns false to drop the frame. */
     bool (*sink)(Net *net, const SimFrame *f, void *opaque);
     void *sink_opaque;
 };
 
 Net *net_new(Sim *s, const NetOptions *o);
-/* Before sim_free(); each frame and byte must be somewhere: net_check() */
+/* Frees the network, before sim_free(). Runs net_check(). */
 void net_free(Net *net);
 unsigned net_switch_add(Net *net);
 /* Returns the port from a to b. */
 NetPort *net_link(Net *net, unsigned a, unsigned b, const NetLink *link);
-/* After all links */
+/* Computes all routes. Called after the last link. */
 void net_route(Net *net);
 void net_fault_add(Net *net, const NetFault *fault);
-/* In queues, on links, or late */
+/* Returns the number of frames in queues, on links, or delayed. */
 uint64_t net_under_way(Net *net);
 /*
- * What was sent is delivered, gone, or under way; queues, and what counts
- * against inputs, have the bytes of their frames.
+ * Asserts that each sent frame is delivered, lost, or in flight, and that the
+ * byte counts of queues and ingress ports are right.
  */
 void net_check(Net *net);
-/* Of all priorities; with pauses that last */
+/* Returns the paused time of all priorities, current pauses included. */
 int64_t net_paused_ns(const NetPort *p);
-/* As a node sends */
+/* Sends a frame of a node. */
 bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len);
 
-/*
- * Topologies, over all nodes, with their routes. edge: of nodes
- */
+/* Topologies over all nodes, with their routes. edge: links of nodes */
 void net_pair(Net *net, const NetLink *edge);
 unsigned net_star(Net *net, const NetLink *edge);
-/* The first half of the nodes at one end; returns the port to the other. */
+/* The first half of the nodes is on one side. Returns the port to the other. */
 NetPort *net_dumbbell(Net *net, const NetLink *edge, const NetLink *middle);
 /*
- * As many ways as there are spines: the first half of the nodes at the first
- * switch, the others at the second; each spine, which come next, has a link to
- * both.
+ * There are as many paths as spines. The first half of the nodes is at the
+ * first switch, the others at the second. The spines come next in the numbers;
+ * each has a link to both switches.
  */
 void net_leaf_spine(Net *net, unsigned spines, const NetLink *edge,
                     const NetLink *middle);
 /*
- * Node i at switch i modulo the number of switches. One way: clockwise,
- * whatever is shorter
+ * Node i is at switch i modulo the number of switches. one_way: all frames go
+ * clockwise, even if the other direction is shorter.
  */
 void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
               const NetLink *middle);
-/* k pods, each of k/2 switches for nodes and as many above; k * k / 4 on top */
+/* k pods, each of k/2 switches for nodes and k/2 above; k * k / 4 on top */
 void net_fat_tree(Net *net, unsigned k, const NetLink *edge,
                   const NetLink *middle);
 
-/* Where headers are, and what of them the network looks at */
+/* Finds the headers of a frame, and the members that the network needs. */
 void net_classify(SimFrame *f);
-/* False: it is not capable of ECN, or has the mark. */
+/* Marks a frame. Returns false if it has no ECT or is marked already. */
 bool net_mark(SimFrame *f);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * A little operating system that brings pages when the device asks, and takes
- * them away when it likes
+ * A pager for the simulator; see pager.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,9 +15,7 @@ QrnicEngine *engine_of(const Region *r)
     return r->node->engine;
 }
 
-/*
- * The table
- */
+/* The table */
 
 static uint64_t list_new(Region *r)
 {
@@ -121,9 +118,7 @@ static Region *region_new(Sim *s, SimNode *n, unsigned levels)
     return r;
 }
 
-/*
- * Who brings pages
- */
+/* The pager */
 
 static void fault_eq_new(Pager *w, unsigned id)
 {
@@ -197,7 +192,7 @@ bool fault_answer(Pager *w, unsigned id, uint32_t number)
     return true;
 }
 
-/* 50 us at a time, then who brings pages */
+/* Runs the world for 50 us at a time, and then the pager. */
 void pager_run(Pager *w, void (*meanwhile)(Pager *w))
 {
     for (unsigned idle = 0, turns = 0; idle < 100; turns++) {

@@ -1,7 +1,8 @@
 /*
- * A little operating system that brings pages when the device asks, and takes
- * them away when it likes. What it takes away it keeps elsewhere and
- * overwrites, so whoever uses a page too long is found out.
+ * A pager for the simulator: pages in when the device reports a page fault, and
+ * invalidates pages at any time. The content of an invalidated page moves
+ * elsewhere and its memory is overwritten, so that a test detects a late
+ * access.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,20 +18,20 @@
 #define LISTS 40u
 #define FAULT_LOG_SIZE 4
 
-/* A region, and what is known of its pages */
+/* A region, and the state of its pages */
 typedef struct Region {
     SimNode *node;
-    uint64_t start;             /* as users of the key say it */
+    uint64_t start;             /* Address as the users of the key see it */
     unsigned levels;
     uint64_t root, list[LISTS], lists;
-    uint64_t memory;            /* where its pages are when they are there */
-    uint8_t elsewhere[BYTES];   /* and when they are not */
+    uint64_t memory;            /* Memory of present pages */
+    uint8_t elsewhere[BYTES];   /* Content of absent pages */
     bool present[PAGES], writable[PAGES];
     uint32_t key;
-    bool read_only, gone;       /* nobody may write; nothing is there */
+    bool read_only, gone;       /* Without write permission; without any page */
 } Region;
 
-/* Two connected queue pairs, each with a region; who brings their pages */
+/* Two connected queue pairs, each with a region, and their pager */
 typedef struct Pager {
     Sim *sim;
     SimQp *qp[2];
@@ -40,34 +41,34 @@ typedef struct Pager {
     unsigned faults[2];
 } Pager;
 
-/* levels: of the tables; o: NULL or as of sim_new() */
+/* Creates the world. levels: of the tables; o: NULL, or as for sim_new(). */
 Pager *pager_new_with(uint32_t seed, unsigned levels, const SimConnect *c,
                       const SimOptions *o);
 Pager *pager_new(uint32_t seed, unsigned levels, const SimConnect *c);
 void pager_free(Pager *w);
-/* Until nothing happens any more; meanwhile: while something does, or NULL */
+/* Runs until all work is done. meanwhile: called between the steps, or NULL. */
 void pager_run(Pager *w, void (*meanwhile)(Pager *w));
-/* Posts at end 0, with offsets in the regions of both ends. */
+/* Posts a request at node 0. The offsets are in the regions of both nodes. */
 void pager_post(Pager *w, uint8_t opcode, uint64_t offset,
                 uint64_t remote_offset, uint32_t len);
-/* Posts at end 1. */
+/* Posts a receive WQE at node 1. */
 void pager_receive(Pager *w, uint64_t offset, uint32_t len);
 
 QrnicEngine *engine_of(const Region *r);
-/* What its key was made with */
+/* Returns the context with which the region's key was created. */
 QrnicMkeyCtx region_ctx(const Region *r);
-/* Where the entry of a page is; makes the lists on the way there. */
+/* Returns the entry of a page, and makes the lists that lead to it. */
 uint8_t *entry_of(Region *r, unsigned page);
-/* Where a page is when it is there */
+/* Returns the memory of a page. */
 uint8_t *memory_of(const Region *r, unsigned page);
-/* All that is in the region now; takes all of it away. */
+/* Returns the content of the region, and invalidates all its pages. */
 const uint8_t *content_of(Region *r);
 void page_bring(Region *r, unsigned page, bool write);
 void page_take_away(Region *r, unsigned page, unsigned count);
 
-/* The next page fault that a node was told of */
+/* Returns the next page fault that was reported to a node. */
 bool fault_next(Pager *w, unsigned id, uint32_t *number);
-/* False: nothing waits for this one any more. */
+/* Returns false if the page fault is not outstanding. */
 bool fault_answer(Pager *w, unsigned id, uint32_t number);
 /* Returns the status. */
 int fault_resume(QrnicEngine *e, uint32_t number, uint32_t sequence);

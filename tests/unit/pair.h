@@ -1,5 +1,5 @@
 /*
- * Two connected queue pairs with memory, the start of most transport tests.
+ * Two connected queue pairs with memory: the start of most transport tests
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,11 +13,11 @@
 #define ACCESS_ALL (QRNIC_ACCESS_LOCAL_WRITE | QRNIC_ACCESS_REMOTE_WRITE | \
                     QRNIC_ACCESS_REMOTE_READ | QRNIC_ACCESS_REMOTE_ATOMIC)
 
-/* The one memory of each end, PAIR_BYTES long, with its key. */
+/* One side. All its memory has one key and PAIR_BYTES bytes. */
 typedef struct PairEnd {
     SimQp *qp;
     uint64_t addr;
-    uint8_t *data;              /* the same, as the test sees it */
+    uint8_t *data;              /* The memory at addr */
     uint32_t key;
 } PairEnd;
 
@@ -28,20 +28,27 @@ typedef struct Pair {
 
 Pair *pair_new(uint32_t seed, const SimOptions *o, const SimConnect *c);
 void pair_free(Pair *p);
-void pair_fill(Pair *p);        /* both memories with random bytes */
+void pair_fill(Pair *p);        /* Random bytes in both */
 
-/* Posts a signaled request of one data segment at offset of a's memory. */
+/*
+ * Posts a signaled request of one data segment. offset: in from's memory;
+ * remote_offset: in the memory of to.
+ */
 void post(PairEnd *from, PairEnd *to, uint8_t opcode, uint64_t offset,
           uint64_t remote_offset, uint32_t len);
 void post_recv(PairEnd *e, uint64_t offset, uint32_t len);
 
 /*
- * A key of length pieces, each one byte of end's memory: as much work as a
- * packet can be. q: posts it, and belongs to end's node
+ * Creates an indirect key of length pieces, each one byte of end's memory. A
+ * packet through this key causes the most work. q: posts the list, and belongs
+ * to end's node.
  */
 uint32_t key_of_bytes(SimQp *q, const PairEnd *end, uint32_t length);
 
-/* A packet to this end as from the other one; data NULL: bytes 0x5a */
+/*
+ * Delivers a packet to this side, as if the peer had sent it. data NULL: bytes
+ * 0x5a.
+ */
 void pair_inject(Pair *p, PairEnd *to, const QrnicTransport *t,
                  const uint8_t *data, uint32_t len);
 

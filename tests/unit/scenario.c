@@ -95,11 +95,11 @@ static bool set(void *object, const Member *member, const char *name,
     }
     limit = member->size == 8 ? UINT64_MAX : (1ull << member->size * 8) - 1;
     at = (uint8_t *)object + member->offset;
-    memcpy(at, &value, member->size);       /* the host is little endian */
+    memcpy(at, &value, member->size);       /* The host is little endian */
     return value <= limit;
 }
 
-/* The word that is wrong, or NULL */
+/* Returns the first wrong word, or NULL. */
 static const char *set_all(void *object, const Member *members, char **word)
 {
     for (; *word; word++) {
@@ -231,7 +231,7 @@ static const char *line_parse(Scenario *s, char **word)
     return set(s, of_scenario, what, word[1]) && !word[2] ? NULL : what;
 }
 
-/* What it cannot be built of; NULL: nothing */
+/* Returns the error of the topology, or NULL. */
 static const char *topology_check(const Scenario *s)
 {
     const char *t = s->topology;
@@ -275,7 +275,7 @@ static const char *whole_check(const Scenario *s)
            "edge, middle: no rate" : NULL;
 }
 
-/* What a member of congestion has where nothing is said: its reset value */
+/* Returns the reset values of the congestion parameters. */
 static QrnicCongestionCtx congestion_usual(void)
 {
     Sim *s = sim_new(0, NULL);

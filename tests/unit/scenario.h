@@ -1,7 +1,7 @@
 /*
- * A scenario for the simulated network (net.h): lines of words, as
- * tools/simulate makes them of its YAML. The first word says what a line is;
- * others are NAME=NUMBER. Numbers are plain: bytes, bits per second,
+ * A scenario for the simulated network (net.h), in the lines that
+ * tools/simulate makes of its YAML. The first word is the kind of the line;
+ * others are NAME=NUMBER. All numbers have base units: bytes, bits per second,
  * nanoseconds, parts of a million.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -15,7 +15,7 @@
  *   edge, middle    rate= delay= queue= loss= to_bad= to_good= loss_bad=
  *                   down_from= down_to= period=
  *   link A B        the same of one link, both ways, A and B being devices
- *   watch A B       tells of the queue from A to B, at each sample
+ *   watch A B       prints the queue from A to B, at each sample
  *   network         paths= (NetPaths) kmin= kmax= pmax= pfc= xoff= xon=
  *                   headroom=
  *   congestion      members of congestion_ctx
@@ -36,10 +36,10 @@ typedef enum ScenarioOperation {
 typedef struct ScenarioFlow {
     char name[32];
     uint32_t from, to, operation;
-    uint32_t size, depth;       /* of a message; messages under way */
+    uint32_t size, depth;       /* Bytes of a message; outstanding messages */
     int64_t start, stop;
-    int64_t pause;              /* before a message, at random up to that */
-    uint64_t messages;          /* 0: as many as there is time for */
+    int64_t pause;              /* Random pause before a message, up to this */
+    uint64_t messages;          /* 0: until the end of the run */
     uint8_t traffic_class, priority, options, timeout, mtu;
 } ScenarioFlow;
 
@@ -50,8 +50,8 @@ typedef struct ScenarioLink {
 
 typedef struct ScenarioFault {
     uint32_t flow;
-    bool answers;               /* of the flow's receiver */
-    NetFault fault;             /* psn: 0 is the first of the flow */
+    bool answers;               /* Selects packets of the flow's receiver */
+    NetFault fault;             /* psn is relative to the flow's first */
 } ScenarioFault;
 
 typedef struct Scenario {
@@ -59,17 +59,20 @@ typedef struct Scenario {
     int64_t until, sample, poll, drain;
     bool trace;
     char topology[16];
-    uint32_t size;              /* of the topology */
+    uint32_t size;              /* Size of the topology */
     NetLink edge, middle;
     NetOptions network;
-    bool congested;             /* there is a line "congestion" */
+    bool congested;             /* A line "congestion" exists */
     QrnicCongestionCtx congestion;
     GArray *flow;               /* ScenarioFlow */
     GArray *link, *watch;       /* ScenarioLink */
     GArray *fault;              /* ScenarioFault */
 } Scenario;
 
-/* NULL: error is what is wrong, with the number of the line. */
+/*
+ * Parses a scenario. Returns NULL on error; error is a message with the number
+ * of the line.
+ */
 Scenario *scenario_parse(const char *text, char **error);
 void scenario_free(Scenario *s);
 

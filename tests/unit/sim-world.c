@@ -1,6 +1,5 @@
 /*
- * The world around the engines: their memories, the wire, and time; see
- * sim-world.h.
+ * The world around the engines: memories, wire and time; see sim-world.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,11 +12,9 @@
 #include "sim.h"
 #include "sim-world.h"
 
-#define RUNS_MAX 25000000ull    /* of each node */
+#define RUNS_MAX 25000000ull    /* Of each node */
 
-/*
- * Memory; what nobody touches costs nothing.
- */
+/* Memory. Untouched pages use no host memory. */
 
 uint8_t *sim_memory_new(uint64_t size)
 {
@@ -38,9 +35,7 @@ void sim_memory_free(uint8_t *p, uint64_t size)
     g_assert_cmpint(munmap(p, size), ==, 0);
 }
 
-/*
- * The environment of the engine
- */
+/* The environment of the engine */
 
 static bool in_memory(SimNode *n, uint64_t addr, size_t len)
 {
@@ -140,7 +135,10 @@ static int64_t node_time(const SimNode *n)
                n->blocked ? n->wire_ready : QRNIC_DEADLINE_NEVER);
 }
 
-/* Its first time is in the queue; one that is later now stays there. */
+/*
+ * Queues a node for its next event. An earlier entry stays in the queue, and is
+ * checked when it is due.
+ */
 static void node_queue(SimNode *n)
 {
     int64_t time = node_time(n);
@@ -190,7 +188,10 @@ static bool chance(Sim *s, unsigned thousandths)
     return thousandths && g_rand_int_range(s->rand, 0, 1000) < thousandths;
 }
 
-/* As a switch does: IPv4 has a checksum that covers the field. */
+/*
+ * Sets CE as a switch does, and corrects the IPv4 checksum, which covers the
+ * field.
+ */
 static void mark(uint8_t *frame, size_t len)
 {
     const QrnicHeaders h = qrnic_headers_walk(frame, len);
@@ -242,9 +243,7 @@ static void wire_put(Sim *s, unsigned to, const uint8_t *frame, size_t len,
     }
 }
 
-/*
- * The hash of the packets
- */
+/* The hash of the packets */
 
 void sim_packets_begin(Sim *s)
 {
@@ -337,11 +336,9 @@ static bool env_send(void *opaque, const uint8_t *frame, size_t len)
     return qrnic_link_send(n->link, frame, len);
 }
 
-/*
- * The environment of the link
- */
+/* The environment of the link */
 
-/* Each once, in order, and as it was sent */
+/* Asserts that each frame is delivered once, in order and unchanged. */
 static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
 {
     SimNode *n = opaque, *from = &n->sim->node[n->id ^ 1];
@@ -356,7 +353,7 @@ static void link_deliver(void *opaque, const uint8_t *frame, size_t len)
     if (sent) {
         g_bytes_unref(sent);
     }
-    /* The switch is at the end of the link: it marks the payload frame. */
+    /* The switch is behind the link, so it marks the frame inside. */
     if (n->sim->marks && n->sim->marks(n->sim, from->id, frame, len)) {
         frame = marked = g_memdup2(frame, len);
         mark(marked, len);
@@ -445,7 +442,7 @@ uint64_t sim_work(const SimNode *n)
     return n->accesses + n->engine->work;
 }
 
-/* before: sim_work() when the turn began */
+/* Records the work of one call. before: sim_work() at its start. */
 static void turn_ended(SimNode *n, uint64_t before)
 {
     n->longest = MAX(n->longest, sim_work(n) - before);
@@ -477,9 +474,7 @@ QrnicEnv sim_env(SimNode *n)
     };
 }
 
-/*
- * Time
- */
+/* Time */
 
 void sim_at(Sim *s, int64_t time, void (*run)(void *data), void *data)
 {
@@ -488,7 +483,7 @@ void sim_at(Sim *s, int64_t time, void (*run)(void *data), void *data)
     });
 }
 
-/* In the order of their kicks; who is kicked meanwhile, too. */
+/* Runs the nodes in the order of their kicks, later kicks included. */
 static uint64_t run_kicked(Sim *s)
 {
     uint64_t runs = 0, before;
@@ -509,7 +504,7 @@ static uint64_t run_kicked(Sim *s)
             n->link_kicked = false;
             qrnic_link_run(n->link);
         }
-        /* What waited for the engine, which may take it now */
+        /* The link delivers frames that the engine did not accept before. */
         if (n->link) {
             qrnic_link_takes(n->link);
         }
@@ -518,7 +513,7 @@ static uint64_t run_kicked(Sim *s)
     return runs;
 }
 
-/* The first time of a node; those that are later now, or never, go there. */
+/* Returns the time of the next node. Outdated entries are moved or removed. */
 static int64_t due_time(Sim *s)
 {
     while (s->due.len) {
@@ -539,7 +534,7 @@ static int64_t due_time(Sim *s)
 
 static int64_t next_event(Sim *s)
 {
-    /* A frame that is held waits for something else. */
+    /* A suspended frame depends on another event. */
     for (unsigned i = 0; i < s->waiting->len; i++) {
         SimNode *n = s->waiting->pdata[i];
 
@@ -550,7 +545,7 @@ static int64_t next_event(Sim *s)
     return MIN(due_time(s), MIN(heap_time(&s->later), heap_time(&s->wire)));
 }
 
-/* Those that are due when it begins */
+/* Runs the nodes that are due now, without those that become due meanwhile. */
 static void nodes_of_now(Sim *s)
 {
     g_autoptr(GPtrArray) due = g_ptr_array_new();
@@ -591,7 +586,7 @@ static void nodes_of_now(Sim *s)
     }
 }
 
-/* And frees it */
+/* Delivers the frame and frees it. */
 static void node_give(SimNode *n, SimFrame *f)
 {
     if (f->beyond) {

@@ -1,6 +1,7 @@
 /*
- * What the simulated world offers its own parts: the driver (sim.c) and what
- * is between the nodes.
+ * The interface between the driver of the simulated world (sim.c) and the parts
+ * between the nodes: memory, wire, link and time (sim-world.c), networks
+ * (net.c).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +11,7 @@
 
 #include "sim.h"
 
-/* Memory that is zero, and costs nothing before it is touched */
+/* Allocates zeroed memory. Untouched pages use no host memory. */
 uint8_t *sim_memory_new(uint64_t size);
 void sim_memory_clear(uint8_t *p, uint64_t size);
 void sim_memory_free(uint8_t *p, uint64_t size);
@@ -24,13 +25,16 @@ void sim_memory_free(uint8_t *p, uint64_t size);
 void sim_packets_begin(Sim *s);
 void sim_packets_end(Sim *s);
 
-/* The environment of a node's engine */
+/* Returns the environment of a node's engine. */
 QrnicEnv sim_env(SimNode *n);
-/* Retransmission by the link, between the engine and the wire */
+/* Creates link retransmission between the engine and the wire. */
 void sim_link_new(SimNode *n, const QrnicConfig *c);
-/* Of one time, who comes first is run first; after what nodes do then. */
+/*
+ * Calls a function at this time, in the order of the calls of sim_at() and
+ * after the nodes' work of that time.
+ */
 void sim_at(Sim *s, int64_t time, void (*run)(void *data), void *data);
-/* A frame is there; it is freed when it has been received. */
+/* Delivers a frame, and frees it when the node has received it. */
 void sim_deliver(Sim *s, SimFrame *f);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * A simulated world for the engine; see sim.h.
+ * The driver of the simulated world; see sim.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,9 +12,7 @@
 #define MEMORY_DEFAULT (32ull << 20)
 #define ASYNC_LOG_SIZE 8
 
-/*
- * The driver
- */
+/* The driver */
 
 uint64_t sim_alloc(SimNode *n, uint64_t size)
 {
@@ -61,8 +59,9 @@ static void contexts_give(SimNode *n)
 }
 
 /*
- * QRNIC_TEST_CONTEXTS="entries stations latency": every test with such a cache,
- * to see that nobody works on a queue pair whose context is out.
+ * Configures the context cache. QRNIC_TEST_CONTEXTS="entries stations latency"
+ * gives every test such a cache, to detect accesses to a queue pair without its
+ * context.
  */
 static void contexts_config(QrnicConfig *c, const SimOptions *o, unsigned id)
 {
@@ -84,7 +83,7 @@ static void contexts_config(QrnicConfig *c, const SimOptions *o, unsigned id)
     }
 }
 
-/* What a driver does first with a device that has nothing yet */
+/* Performs the first commands of a driver. */
 static void node_setup(SimNode *n)
 {
     const QrnicPortCtx port = {
@@ -848,7 +847,7 @@ bool sim_poll(SimQp *q, QrnicCqe *out)
     uint8_t *p = q->node->memory + q->cq_ring + slot * QRNIC_CQE_SIZE;
     bool phase = !(q->cq_consumer >> q->cq_log & 1);
 
-    /* Data may be where the other kind of CQE has reserved members. */
+    /* Inline data may be where other CQEs have reserved members. */
     g_assert_true(qrnic_cqe_unpack(out, p) || out->flags & QRNIC_CQEF_INLINE);
     if (out->phase != phase) {
         return false;

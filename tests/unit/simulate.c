@@ -1,6 +1,6 @@
 /*
- * Runs a scenario (scenario.h) that it reads from standard input: engines, as
- * they are in the device, on a simulated network, in virtual time.
+ * Runs a scenario (scenario.h) from standard input: engines, as they are in the
+ * device, on a simulated network, in virtual time.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,9 +30,9 @@
 #include "scenario.h"
 #include "pair.h"
 
-#define STAMP_EACH 512          /* bytes between numbers in a message */
+#define STAMP_EACH 512          /* Bytes between numbers in a message */
 #define FIRST_PSN 0x100000
-#define TIMES_KEPT 100000u      /* of a flow */
+#define TIMES_KEPT 100000u      /* Latencies stored for a flow */
 
 typedef struct Flow {
     const ScenarioFlow *is;
@@ -41,7 +41,7 @@ typedef struct Flow {
     uint32_t from_key, to_key;
     uint64_t posted, done, errors, told;
     int64_t next, last, gap;
-    int64_t *began;             /* by place */
+    int64_t *began;             /* By place */
     GArray *took;               /* int64_t */
 } Flow;
 
@@ -53,11 +53,9 @@ typedef struct World {
     uint64_t frames;
 } World;
 
-/*
- * Building
- */
+/* Construction */
 
-/* What only the network, or the device, can say of the scenario */
+/* Reports an error that only the network or the device can detect. */
 static void G_NORETURN G_GNUC_PRINTF(1, 2) wrong(const char *format, ...)
 {
     va_list ap;
@@ -173,7 +171,7 @@ static void fault_add(World *w, const ScenarioFault *f)
     net_fault_add(w->net, &fault);
 }
 
-/* Memory and queue pairs of the node that has most of them */
+/* Returns the options for the node with the most memory and queue pairs. */
 static SimOptions options(const Scenario *s)
 {
     g_autofree uint64_t *bytes = g_new0(uint64_t, s->nodes);
@@ -199,11 +197,9 @@ static SimOptions options(const Scenario *s)
     return o;
 }
 
-/*
- * Traffic
- */
+/* Traffic */
 
-/* Numbers in a message, by which it is known */
+/* Writes the message's number into the message, at regular distances. */
 static void stamp(uint8_t *at, uint32_t size, uint64_t number)
 {
     for (uint32_t i = 0; i + 8 <= size; i += STAMP_EACH) {
@@ -252,7 +248,9 @@ static void flow_completed(World *w, Flow *f, const QrnicCqe *c)
     if (f->took->len < TIMES_KEPT) {
         g_array_append_val(f->took, took);
     } else {
-        /* Each of all of them is kept with the same probability. */
+        /*
+         * Reservoir sampling: each message is kept with the same probability.
+         */
         uint64_t i = g_rand_double(w->sim->rand) * f->done;
 
         if (i < TIMES_KEPT) {
@@ -290,7 +288,7 @@ static void flow_run(World *w, Flow *f, bool post)
     }
 }
 
-/* What was completed last in each place is there, as a whole. */
+/* Returns true if each place has the whole of its last message. */
 static bool is_intact(const Flow *f)
 {
     const ScenarioFlow *is = f->is;
@@ -301,9 +299,7 @@ static bool is_intact(const Flow *f)
            !memcmp(from, to, (size_t)is->size * MIN(f->done, is->depth));
 }
 
-/*
- * Telling
- */
+/* Output */
 
 /* MAC addresses end in the number of the node, from 1 on. */
 static unsigned node_of(const uint8_t *mac)
@@ -432,9 +428,7 @@ static void tell(World *w)
            w->sim->now, net->trace);
 }
 
-/*
- * Running
- */
+/* Execution */
 
 static bool flows_run(World *w, bool post)
 {
@@ -449,7 +443,7 @@ static bool flows_run(World *w, bool post)
     return under_way;
 }
 
-/* Also when nothing happens until then */
+/* Advances the time, even if no event is due until then. */
 static void go_on(World *w, int64_t until)
 {
     sim_run(w->sim, until);

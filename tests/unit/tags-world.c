@@ -1,5 +1,5 @@
 /*
- * An SRQ with a tag list, and its peers
+ * An SRQ with a tag list, and its peers; see tags-world.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -39,7 +39,6 @@ void post_wqe(World *w)
     sim_post_srq(w->srq, &sge, 1);
 }
 
-/* Where the WQE with this index of the sender's RQ has its buffer */
 uint64_t fin_at(const World *w, unsigned i, uint32_t index)
 {
     return w->fins + (i * FIN_WQES + index % FIN_WQES) * HEADERS;
@@ -172,9 +171,7 @@ uint64_t counted(World *w, enum qrnic_counter c)
     return sim_counter(w->b, c);
 }
 
-/*
- * What software does
- */
+/* Software */
 
 void op_write(World *w, const QrnicTagOp *op, const SimSge *sge,
               unsigned num_sge)
@@ -226,7 +223,6 @@ uint64_t entry_at(const World *w, uint32_t handle)
     return w->entries + handle * BUFFER;
 }
 
-/* Two segments, of which the first is odd */
 void entry_post(World *w, QrnicTagOp op, uint32_t len)
 {
     uint64_t at = entry_at(w, op.handle);
@@ -271,7 +267,6 @@ uint8_t *data_of(const World *w, uint32_t number)
     return w->a->memory + w->data + number % MESSAGES * BUFFER;
 }
 
-/* What is at the place of the next message is sent. Returns its number. */
 uint32_t send_raw(World *w, unsigned i, uint32_t len, uint8_t flags)
 {
     uint32_t number = w->sent++;
@@ -297,7 +292,7 @@ static void header_put(World *w, uint8_t opcode, uint64_t tag)
     stq_be_p(p + 8, tag);
 }
 
-/* len: of what is behind the header */
+/* Sends a message. len: bytes behind the header. */
 static uint32_t send_tagged(World *w, unsigned i, uint8_t opcode, uint64_t tag,
                             uint32_t len)
 {
@@ -326,9 +321,7 @@ uint32_t send_rndv(World *w, unsigned i, uint64_t tag, uint32_t len)
     return send_raw(w, i, HEADERS + 20, 0);
 }
 
-/*
- * What it sees
- */
+/* Expectations */
 
 QrnicCqe next_cqe(World *w)
 {
@@ -357,7 +350,6 @@ void expect_op(World *w, uint8_t opcode, uint8_t status,
     g_assert_cmpint(c.qpn, ==, 0);
 }
 
-/* The tag and the number of a message that a CQE with MATCH tells */
 void polled_tag(World *w, uint64_t *tag, uint32_t *number)
 {
     uint32_t slot = (w->cq->cq_consumer - 1) & ((1u << w->cq->cq_log) - 1);
@@ -401,7 +393,6 @@ void expect_eager_data(World *w, uint32_t handle, uint32_t number,
                     source_of(w, number) + HEADER, len);
 }
 
-/* One packet */
 void expect_eager(World *w, uint32_t handle, uint32_t number,
                   uint32_t len)
 {
@@ -418,7 +409,6 @@ void expect_rndv(World *w, uint32_t handle, uint32_t number,
                     data_of(w, number), len);
 }
 
-/* The sender's completion of the message, and the fin */
 void expect_sent(World *w, unsigned i)
 {
     expect_cqe(w->from[i], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
@@ -436,7 +426,6 @@ void expect_fin(World *w, unsigned i, uint32_t number)
                     HEADERS);
 }
 
-/* A message that went to a WQE, whole; the slot is posted again. */
 void expect_wqe(World *w, uint8_t opcode, uint8_t tagged,
                 uint32_t number, uint32_t len)
 {
