@@ -1,12 +1,13 @@
 /*
- * Experiment: contexts and message rate where each process of a node writes
- * to each process of all nodes, by the kinds of connections that there are
- * for it, with a context cache. In virtual time: a frame takes 100 ns of the
- * wire, a fetch 350 ns, all else nothing. Node 0 has the cache, and is
- * what is measured. Node 1 is all the others, and sends to node 0 as much.
+ * Experiment: contexts and message rate of an all-to-all pattern with a context
+ * cache. Each process of a node writes to each process of all nodes, by each
+ * kind of connection. In virtual time: a frame takes 100 ns on the wire, a
+ * fetch 350 ns, everything else nothing. Node 0 has the cache and is measured.
+ * Node 1 stands for all other nodes, and sends the same number of messages to
+ * node 0.
  *
- * Prints rows for tools/experiments. Arguments: messages, and how much the
- * number of nodes and processes grows.
+ * Prints rows for tools/experiments. Arguments: messages, and the factor by
+ * which the number of nodes and processes grows.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,34 +22,35 @@
 #define FETCH_NS 350
 #define CACHE 512
 #define STATIONS 16
-#define WINDOW 128u             /* messages under way from each side */
-#define DEPTH 4u                /* of them on one queue pair */
+#define WINDOW 128u             /* Outstanding messages of each side */
+#define DEPTH 4u                /* Outstanding messages of one queue pair */
 #define CQ_LOG 12
 #define KEY 0x616c6c746f616c6cull
-#define INITIATORS 4u           /* of a process, and of its target: */
+#define INITIATORS 4u           /* Of a process */
 #define RESPONDERS 16u
-#define REST 5                  /* of initiators: 131 us */
-#define PROCESSES 8u            /* over nodes */
-#define NODES 16u               /* over processes */
+#define REST 5                  /* Idle time of initiators: 131 us */
+#define PROCESSES 8u            /* While nodes grow */
+#define NODES 16u               /* While processes grow */
 #define NODES_MAX 128u
 #define PROCESSES_MAX 16u
 
 typedef struct World World;
 
-/* What sends to the other side */
+/* The queue pairs of one side */
 typedef struct Side {
     ManyEnd end;
-    SimQp *q;                   /* those of connections */
+    SimQp *q;                   /* Queue pairs of connections */
     uint32_t count, first;
-    uint8_t *under_way;         /* by queue pair */
-    SimQp **initiator, **target;        /* dynamic */
+    uint8_t *under_way;         /* Outstanding messages by queue pair */
+    SimQp **initiator, **target;        /* Dynamic connections */
     uint32_t initiators, targets;
-    uint32_t *leads, *used;     /* by initiator */
-    uint32_t wants[PROCESSES_MAX];      /* a target */
-    bool waits[PROCESSES_MAX];  /* it has not been sent */
-    SimSrq *srq;                /* of targets */
+    uint32_t *leads, *used;     /* Target and last use, by initiator */
+    uint32_t wants[PROCESSES_MAX];      /* Target of the message to send */
+    bool waits[PROCESSES_MAX];  /* The message is not sent yet */
+    SimSrq *srq;                /* SRQ of targets */
     uint32_t xrcd, xrc_srq[PROCESSES_MAX];
-    SimQp **carrier;            /* of shared connections; so many: */
+    /* Carriers of shared connections, and their number */
+    SimQp **carrier;
     uint32_t carriers;
     uint64_t memory;
     uint32_t rkey;
@@ -58,8 +60,11 @@ typedef struct Side {
 typedef struct Way {
     const char *name;
     void (*build)(World *w);
-    uint32_t (*contexts)(const World *w);   /* of node 0 */
-    /* A message for somebody; false: who should send it has no room. */
+    uint32_t (*contexts)(const World *w);   /* Number of contexts of node 0 */
+    /*
+     * Sends a message to a random process. Returns false if the queue pair has
+     * no room.
+     */
     bool (*send)(World *w, Side *s, Side *to);
 } Way;
 
@@ -91,9 +96,7 @@ static void post_one(Side *s, Side *to, SimQp *q, uint32_t i,
     sim_post_send(q, &wr);
 }
 
-/*
- * RC: a connection between any two processes
- */
+/* RC: a connection between any two processes */
 
 static uint32_t rc_contexts(const World *w)
 {
@@ -139,7 +142,8 @@ static bool rc_send(World *w, Side *s, Side *to)
 }
 
 /*
- * XRC: one between a process and a node, and a target for the other way
+ * XRC: a connection between a process and a node, and a target for the other
+ * direction
  */
 
 static uint32_t xrc_contexts(const World *w)
@@ -157,7 +161,7 @@ static void xrc_srqs(World *w, unsigned id)
     g_assert_cmpint(domain.status, ==, QRNIC_ST_OK);
     s->xrcd = domain.value;
     for (uint32_t p = 0; p < w->processes; p++) {
-        /* Nothing is received there: it says whose keys hold. */
+        /* No message is received here; the SRQ selects the PD of keys. */
         const QrnicSrqCtx ctx = {
             .pd = n->pd, .log_size = 2, .xrcd = s->xrcd, .cq = s->end.cq.cq,
             .ring.root = ring, .record = record,
@@ -208,7 +212,8 @@ static bool xrc_send(World *w, Side *s, Side *to)
 }
 
 /*
- * DC: a few initiators of each process, which lead where it wants to send
+ * DC: a few initiators of each process, which connect to the target of each
+ * message
  */
 
 static uint32_t dc_contexts(const World *w)
@@ -230,7 +235,7 @@ static void dc_build(World *w)
         SimNode *n = &w->sim->node[id];
 
         side_room(w, id, 0);
-        /* As many send to a node as send from it. */
+        /* As many targets send to a node as receive from it. */
         s->initiators = w->processes * INITIATORS;
         s->targets = (id ? w->nodes : 1) * w->processes;
         s->srq = sim_srq_new(n, 2, 0);
@@ -251,8 +256,8 @@ static void dc_build(World *w)
 }
 
 /*
- * The one that leads there, or else the one that was used the longest ago.
- * What a process wants to send it sends before anything else.
+ * Uses the initiator that is connected to the target, or else the least
+ * recently used one. A process sends its pending message before all others.
  */
 static bool dc_send(World *w, Side *s, Side *to)
 {
@@ -288,9 +293,9 @@ static bool dc_send(World *w, Side *s, Side *to)
 }
 
 /*
- * Shared connections: as by RC, but those between a process and a node are
- * members of one carrier, and it has the context. Of two nodes one has the
- * carriers of its own processes, and the other one their other ends.
+ * Shared connections: like RC, but the connections between a process and a node
+ * are members of one carrier, and only the carrier has a context. One node has
+ * the carriers of its own processes, and the other node has their peers.
  */
 
 static uint32_t shared_contexts(const World *w)
@@ -310,7 +315,10 @@ static void shared_build(World *w)
         side_room(w, id, count);
         s->carriers = shared_contexts(w);
         s->carrier = g_new0(SimQp *, s->carriers);
-        /* Before any member: numbers of members are in a row. */
+        /*
+         * Created before the members, so that numbers of members are
+         * consecutive.
+         */
         for (uint32_t i = 0; i < s->carriers; i++) {
             s->carrier[i] = sim_carrier_new(s->end.node);
         }
@@ -328,9 +336,7 @@ static void shared_build(World *w)
     }
 }
 
-/*
- * All of them
- */
+/* All kinds */
 
 static const Way ways[] = {
     { "rc", rc_build, rc_contexts, rc_send },
@@ -387,7 +393,10 @@ static void world_free(World *w)
         if (s->srq) {
             sim_srq_free(s->srq);
         }
-        /* The engine's carriers go with it, as do their members. */
+        /*
+         * Only the structures, because the engine frees carriers with their
+         * members.
+         */
         for (uint32_t i = 0; i < s->carriers; i++) {
             g_free(s->carrier[i]);
         }
@@ -415,7 +424,7 @@ static void side_poll(Side *s)
     QrnicCqe c;
 
     while (sim_poll(&s->end.cq, &c)) {
-        /* Numbers are given in order. */
+        /* Numbers are assigned in order. */
         g_assert_cmpuint(c.qpn - s->first, <, s->count);
         completed(s, &c, c.qpn - s->first);
     }
@@ -426,7 +435,7 @@ static void side_poll(Side *s)
     }
 }
 
-/* Nanoseconds that so many messages of node 0 take */
+/* Returns the nanoseconds that these messages of node 0 take. */
 static int64_t use(World *w, uint32_t messages)
 {
     int64_t begin = w->sim->now;
@@ -437,9 +446,9 @@ static int64_t use(World *w, uint32_t messages)
             Side *s = &w->side[id], *to = &w->side[!id];
 
             /*
-             * Who has no room now is not waited for. But no side gets far
-             * ahead: the wire carries the other one's acknowledgements, and
-             * a side that has more of it has it at the cost of the other.
+             * A queue pair without room is skipped. No side may get far ahead,
+             * because the wire carries the ACKs of the other side, and a faster
+             * side would delay it.
              */
             for (unsigned n = 0; n < 2 * WINDOW &&
                                  s->posted - MIN(s->done, to->posted) < WINDOW;

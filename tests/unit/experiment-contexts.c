@@ -1,7 +1,7 @@
 /*
- * Experiment: message rate against connections, with context caches of three
- * sizes and both ways to wait for a context. In virtual time: a frame takes
- * 100 ns of the wire, a fetch 350 ns, all else nothing.
+ * Experiment: message rate and number of connections, with context caches of
+ * three sizes and both ways to wait for a context. In virtual time: a frame
+ * takes 100 ns on the wire, a fetch 350 ns, everything else nothing.
  *
  * Each connection is used once, then some at random. Prints rows for
  * tools/experiments. Arguments: most connections, messages.
@@ -17,14 +17,14 @@
 #define FRAME_NS 100
 #define FETCH_NS 350
 #define STATIONS 16
-#define WINDOW 128u             /* messages under way */
-#define DEPTH 4u                /* of them on one connection */
+#define WINDOW 128u             /* Outstanding messages */
+#define DEPTH 4u                /* Outstanding messages of one connection */
 #define CQ_LOG 12
 
 typedef struct Many {
     Sim *sim;
     uint32_t count, first;
-    SimQp *a;                   /* connections of node 0 */
+    SimQp *a;                   /* Connections of node 0 */
     uint8_t *under_way;
     ManyEnd end[SIM_NODES];
     uint64_t payload, target;
@@ -105,7 +105,10 @@ static uint32_t completed(Many *m)
     return n;
 }
 
-/* Nanoseconds that so many messages take; random: not each one in turn */
+/*
+ * Returns the nanoseconds that these messages take. random: choose connections
+ * at random instead of in order.
+ */
 static int64_t use(Many *m, uint32_t messages, bool random)
 {
     int64_t begin = m->sim->now;

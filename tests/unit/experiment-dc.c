@@ -1,12 +1,12 @@
 /*
- * Experiment: what dynamic connections cost in time. The first message with
- * half and with full handshake beside one on a connection that stands; how
- * often a pool of initiators has one that is connected where a message leads;
- * how often a target has a responder for who comes. In virtual time: a frame
- * takes 100 ns of the wire, the way as long as is said, all else nothing.
+ * Experiment: the latency of dynamic connections. Measures the first message
+ * with half and with full handshake beside a message on an existing connection.
+ * Measures how often a pool of initiators has one that is connected to the
+ * target, and how often a target has a free responder. In virtual time: a frame
+ * takes 100 ns on the wire, the path as long as given, everything else nothing.
  *
- * Prints rows for tools/experiments. Arguments: messages for each pool, and
- * how much the number of those who use it grows.
+ * Prints rows for tools/experiments. Arguments: messages for each pool, and the
+ * factor by which the number of users grows.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,14 +18,14 @@
 
 #define KEY 0x6b657920666f7220ull
 #define FRAME_NS 100
-#define WAY_NS 1000             /* of the pools */
-#define STEP_NS 10              /* so exactly is the time of a message told */
+#define WAY_NS 1000             /* Path delay of the pools */
+#define STEP_NS 10              /* Resolution of the measured latency */
 #define DESTINATIONS_MAX 256u
 #define POOL_MAX 64u
 #define INITIATORS_MAX 256u
-#define REST_LONG 18            /* 1.07 s, of which nobody sees the end */
+#define REST_LONG 18            /* 1.07 s, longer than the run */
 #define REST_SHORT 5            /* 131 us */
-#define PAUSE_NS 1e6            /* in the mean, of each initiator */
+#define PAUSE_NS 1e6            /* Mean pause of each initiator */
 
 typedef struct World {
     Sim *sim;
@@ -83,7 +83,7 @@ static void world_free(World *w)
     g_free(w);
 }
 
-/* Nothing may be left to do before the time has come. */
+/* Runs until that time. Fails if all work is done before. */
 static void run_until(World *w, int64_t time)
 {
     if (sim_run(w->sim, time)) {
@@ -124,11 +124,9 @@ static bool completed(SimQp *q)
     return true;
 }
 
-/*
- * The first message
- */
+/* The first message */
 
-/* From the request to the completion at the target */
+/* Returns the time from the request to the completion at the target. */
 static int64_t latency(World *w)
 {
     SimSge sge = { w->buffer, 64, w->key };
@@ -172,11 +170,14 @@ static void latencies(void)
 }
 
 /*
- * A pool of initiators: the one that leads there, or else the one that has
- * rested longest
+ * A pool of initiators: uses the one that is connected to the target, or else
+ * the least recently used one.
  */
 
-/* The first is chosen most often, the second half as often, and so on. */
+/*
+ * Returns a target by a Zipf distribution: the second is chosen half as often
+ * as the first, and so on.
+ */
 static uint32_t popular(World *w)
 {
     double sum = 0, at;
@@ -207,7 +208,7 @@ static double initiators_hit(uint32_t destinations, uint32_t pool, bool even,
         uint32_t best = 0, to;
 
         if (n <= destinations) {
-            to = n - 1;         /* each was there before */
+            to = n - 1;         /* Each was used before */
         } else if (even) {
             to = g_rand_int_range(w->sim->rand, 0, destinations);
         } else {
@@ -249,9 +250,7 @@ static void initiators(uint32_t messages, uint32_t growth)
     }
 }
 
-/*
- * A pool of responders: initiators come at random, and stay a while
- */
+/* A pool of responders: initiators come at random and stay for some time. */
 
 static int64_t pause_random(World *w)
 {

@@ -1,11 +1,11 @@
 /*
- * Experiment: what loss costs. Two nodes, 100 Gb/s; one writes messages of
- * 4 KiB to the other, as many under way as it may have. A link on the way, a
- * short one, loses frames, each for itself, of both directions. By the ways in
- * which they are recovered, and the limit: a lost frame costs its own time.
+ * Experiment: the cost of loss. One of two nodes writes messages of 4 KiB to
+ * the other at 100 Gb/s, with as many outstanding as allowed. A short link on
+ * the path loses frames of both directions, independently. Compares the ways of
+ * recovery, and the theoretical limit: a lost frame costs its own time.
  *
  * Prints rows for tools/experiments. Arguments: milliseconds of each
- * measurement, in virtual time, and nanoseconds of the way.
+ * measurement in virtual time, and nanoseconds of the path.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,19 +14,19 @@
 #include "pair.h"
 
 #define MESSAGE 4096u
-#define MESSAGES 200u           /* posted at a time */
+#define MESSAGES 200u           /* Posted at a time */
 #define GIGABITS 100
-#define WAY_NS 22000            /* from one end to the other, usually */
-#define LINK_NS 1000            /* of that the link, 200 m of it */
+#define WAY_NS 22000            /* Default delay of the path */
+#define LINK_NS 1000            /* Delay of the link in it, 200 m */
 #define TIMEOUT 9               /* 2.1 ms */
-/* Ethernet, IP, UDP, BTH, RETH, ICRC; preamble, FCS, the gap behind */
+/* Ethernet, IP, UDP, BTH, RETH, ICRC; preamble, FCS, inter-frame gap */
 #define FRAME_BYTES (14 + 20 + 8 + 12 + 16 + MESSAGE + 4 + 24)
 #define STEP_NS 1000
 
 typedef struct Recovery {
     const char *name;
     uint8_t options;
-    bool link;                  /* below the transport, which goes back N */
+    bool link;                  /* Link retransmission below go-back-N */
 } Recovery;
 
 static const Recovery recoveries[] = {
@@ -46,7 +46,7 @@ static void write_post(Pair *p)
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, MESSAGE);
 }
 
-/* Bytes of the messages that were completed in this time */
+/* Returns the bytes of the messages that were completed in this time. */
 static uint64_t run(Pair *p, int64_t ns)
 {
     int64_t end = p->sim->now + ns;
@@ -65,7 +65,7 @@ static uint64_t run(Pair *p, int64_t ns)
     return bytes;
 }
 
-/* Gigabits per second */
+/* Returns gigabits per second. */
 static double measure(const Recovery *r, double loss, int64_t ns, int64_t way)
 {
     const SimOptions o = { .link_retransmission = r->link };
@@ -81,7 +81,7 @@ static double measure(const Recovery *r, double loss, int64_t ns, int64_t way)
     p->sim->behind = way - LINK_NS;
     p->sim->wire_room = 1;
     p->sim->wire_pause = FRAME_BYTES * 8 / GIGABITS;
-    /* The two ends of the link agree before anything is lost. */
+    /* Both ends of the link agree before the first loss. */
     sim_run(p->sim, 100 * SIM_MS);
     p->sim->tap = tap;
     p->sim->tap_opaque = &loss;

@@ -1,8 +1,8 @@
 /*
- * Experiment: how long a write of 64 bytes takes beside bulk flows of 1 MiB,
- * when all queue pairs have their turns in a circle, and when the short one
- * has a priority. In virtual time: the wire takes a burst of frames at once,
- * and 100 ns for each; the way is 500 ns long; all else takes nothing.
+ * Experiment: the latency of a write of 64 bytes beside bulk flows of 1 MiB,
+ * with round robin and with a priority for the short flow. In virtual time: the
+ * wire accepts a burst of frames at once and needs 100 ns for each; the path is
+ * 500 ns long; everything else takes no time.
  *
  * Prints rows for tools/experiments. Arguments: most flows, short writes.
  *
@@ -16,14 +16,14 @@
 #define FRAME_NS 100
 #define WAY_NS 500
 #define BURST 16
-#define DEPTH 2u                /* writes under way of each bulk flow */
+#define DEPTH 2u                /* Outstanding writes of each bulk flow */
 #define SHORT_BYTES 64
-#define PAUSE_NS 20000          /* at most, between two short writes */
+#define PAUSE_NS 20000          /* At most, between two short writes */
 #define FLOWS_MAX 64u
 
 typedef struct Mode {
     const char *name;
-    uint8_t priority;           /* of the short flow; 0: none */
+    uint8_t priority;           /* Priority of the short flow; 0: none */
 } Mode;
 
 static const Mode modes[] = {
@@ -112,7 +112,7 @@ static Beside *beside_new(uint32_t flows, const Mode *mode)
     return b;
 }
 
-/* A frame's time; bulk flows go on. */
+/* Runs for the time of one frame; bulk flows continue. */
 static void step(Beside *b)
 {
     sim_run(b->sim, b->sim->now + FRAME_NS);

@@ -1,6 +1,6 @@
 /*
- * Adaptive routing: packets of writes that stand alone, are placed in any order
- * and completed in theirs, and gaps that are told of only when they stay.
+ * Adaptive routing: packets of writes are self-contained, placed in any order
+ * and completed in order. A sequence gap is reported only if it persists.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #include "engine/transport/rc/reliability.h"
 #include "pair.h"
 
-#define PSN_A 0x123456          /* as sim_connect_default() has them */
+#define PSN_A 0x123456          /* Values of sim_connect_default() */
 #define MTU 1024u
 #define PLACES QRNIC_MARK_PLACES
 #define ALONE (QRNIC_MARK_PLACES | QRNIC_MARK_ADAPTIVE)
@@ -24,13 +24,14 @@ typedef struct Seen {
     int64_t time;
 } Seen;
 
-/* What each node has sent */
+/* Packets that each node has sent */
 typedef struct Wire {
     Seen seen[2][64];
     unsigned count[2];
-    uint32_t lost_psn;          /* of node 0, from PSN_A on; once; 0: none */
-    unsigned reverse;           /* so many of node 0 are held, and then come */
-    unsigned held;              /* in the opposite order */
+    /* PSN of node 0 to lose once, relative to PSN_A; 0: none */
+    uint32_t lost_psn;
+    unsigned reverse;           /* Number of packets of node 0 to collect */
+    unsigned held;              /* and to deliver in reverse order */
     struct {
         size_t len;
         uint8_t data[2048];
@@ -81,7 +82,10 @@ static void settle(Pair *p)
     g_assert_true(sim_run(p->sim, p->sim->now + 10000 * SIM_MS));
 }
 
-/* Each end knows of the other what it does; one PSN is used up. */
+/*
+ * Exchanges one packet, so that both sides know the peer's options; one PSN is
+ * used up.
+ */
 static void acquaint(Pair *p, Wire *w)
 {
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, PAIR_BYTES / 2, PAIR_BYTES / 2, 8);
@@ -95,7 +99,7 @@ static uint64_t counter_b(Pair *p, enum qrnic_counter c)
     return sim_counter(&p->sim->node[1], c);
 }
 
-/* The packets of a write, and of one with immediate data */
+/* Packets of a write, and of a write with immediate data */
 static void test_packets(void)
 {
     Wire w = { 0 };
@@ -106,7 +110,7 @@ static void test_packets(void)
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 2 * MTU);
     settle(p);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
-    /* Nothing is known of the other end yet. */
+    /* The peer's options are not known yet. */
     g_assert_cmphex(w.seen[0][0].opcode, ==, QRNIC_OP_RC_WRITE_FIRST);
     g_assert_cmphex(w.seen[0][0].mark, ==, PLACES);
     g_assert_cmphex(w.seen[1][0].mark, ==, PLACES);
@@ -132,7 +136,7 @@ static void test_packets(void)
     pair_free(p);
 }
 
-/* Only one end has the option: what the standard has */
+/* Only one side has the option: the packets are those of the standard. */
 static void test_one_end(void)
 {
     Wire w = { 0 };
@@ -147,14 +151,17 @@ static void test_one_end(void)
     pair_free(p);
 }
 
-/* All in the opposite order: each is placed when it comes, and nothing told. */
+/*
+ * All packets arrive in reverse order. Each is placed on arrival, and no
+ * missing PSN is reported.
+ */
 static void test_reversed(void)
 {
     Wire w = { 0 };
     Pair *p = adaptive_pair(&w, QRNIC_QPO_ADAPTIVE_ROUTING, false);
     QrnicCqe c;
 
-    /* Before the other end is told how many there are */
+    /* Posted here, so that the ACK of acquaint() has the credits. */
     post_recv(&p->b, 0, 16);
     acquaint(p, &w);
     w.reverse = 5;
@@ -218,11 +225,13 @@ static void test_worked_example(void)
     g_assert_cmpuint(c.byte_len, ==, 2500);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpuint(counter_b(p, QRNIC_COUNTER_PLACED_PACKETS), ==, 1);
-    g_assert_cmpuint(w.count[1], ==, 1);        /* one ACK for all */
+    g_assert_cmpuint(w.count[1], ==, 1);        /* One ACK for all */
     pair_free(p);
 }
 
-/* A gap that stays is told of after a time: by a SACK, or by a NAK. */
+/*
+ * A sequence gap that persists is reported after some time, by a SACK or a NAK.
+ */
 static void test_gap(void)
 {
     for (unsigned both = 0; both < 2; both++) {
@@ -251,19 +260,19 @@ static void test_gap(void)
 }
 
 /*
- * Crafted packets. All come to a responder that expects PSN_A + 1, ahead is the
- * distance to that.
+ * Crafted packets to a responder that expects PSN_A + 1. ahead: relative to
+ * that.
  */
 typedef struct Crafted {
     const char *name;
     uint8_t opcode, mark;
     uint32_t ahead, dma_len, len;
     uint32_t key_flip;
-    /* What comes of it at once */
-    bool written;               /* its data is in memory */
+    /* Results on arrival */
+    bool written;               /* The data is in memory */
     unsigned placed, held, naks;
-    bool refused;               /* the queue pair is in ERR */
-    unsigned writes;            /* complete */
+    bool refused;               /* The queue pair is in ERR */
+    unsigned writes;            /* Completed writes */
 } Crafted;
 
 static const Crafted cases[] = {
@@ -297,7 +306,7 @@ static const Crafted cases[] = {
       true, 1, 0, 0, false, 0 },
     { "ahead-more-shorter", QRNIC_OP_RC_WRITE_ONLY, MORE, 3, 8, 8, 0,
       false, 0, 1, 0, false, 0 },
-    /* Kept for bit 0, and placed for bit 3 only */
+    /* Buffered because of bit 0; placing would need bit 3 */
     { "ahead-without-places", QRNIC_OP_RC_WRITE_ONLY,
       QRNIC_MARK_SELECTIVE | QRNIC_MARK_ADAPTIVE, 3, MTU, MTU, 0,
       false, 0, 1, 0, false, 0 },
@@ -371,7 +380,7 @@ static void test_crafted(gconstpointer opaque)
     pair_free(p);
 }
 
-/* To who has no such option each packet is a write of its own. */
+/* Without the option the responder treats each packet as a write of its own. */
 static void test_marks_without_option(void)
 {
     const Crafted more = {
@@ -389,7 +398,7 @@ static void test_marks_without_option(void)
     pair_free(p);
 }
 
-/* Between two packets of one write nothing else may stand. */
+/* Any other packet is invalid between two packets of one write. */
 static void test_cut_short(void)
 {
     static const uint8_t others[] = {
@@ -418,7 +427,7 @@ static void test_cut_short(void)
     }
 }
 
-/* What was placed is there once; another packet of its PSN changes nothing. */
+/* Placed data stays; another packet with that PSN has no effect. */
 static void test_placed_once(void)
 {
     const Crafted k = {

@@ -1,6 +1,6 @@
 /*
- * Work that the guest or the wire makes is done in bounded pieces, and who
- * makes much of it delays nobody else.
+ * Work that the guest or the wire causes is done in bounded steps, and the work
+ * of one user does not delay others.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #define MANY 60
 #define QKEY 0x1234
 
-/* Both ends on the first node */
+/* Makes a pair with both queue pairs on the first node. */
 static Pair *local_pair(uint32_t doorbell_fifo)
 {
     SimOptions o = { .loopback = true, .doorbell_fifo = doorbell_fifo };
@@ -52,9 +52,7 @@ static void wire_go(Pair *p)
     }
 }
 
-/*
- * The wire
- */
+/* The wire */
 
 static unsigned looks;
 static QrnicQpOps counting_ops;
@@ -65,7 +63,7 @@ static bool counting_is_idle(const QrnicQp *qp)
     return qrnic_rc_ops.is_idle(qp);
 }
 
-/* Connected to the second node, without a transport timer */
+/* Connects a queue pair to the second node, without a transport timer. */
 static SimQp *remote_qp(Pair *p, SimQp **other)
 {
     SimConnect c = sim_connect_default();
@@ -78,8 +76,8 @@ static SimQp *remote_qp(Pair *p, SimQp **other)
 }
 
 /*
- * Queue pairs that wait for a wire that stands still are not looked at while
- * others are at work: here they drain, with a request that has no answer.
+ * Queue pairs that wait for a blocked wire are not processed while others work.
+ * These ones drain, with a request without response.
  */
 static void test_waiting(void)
 {
@@ -121,7 +119,7 @@ static void test_waiting(void)
     for (unsigned i = 0; i < MANY; i++) {
         g_assert_cmpuint(sim_query(q[i]).sq_draining, ==, 1);
     }
-    /* And when it is ready they all go on. */
+    /* All continue when the wire is ready. */
     p->sim->tap = NULL;
     wire_go(p);
     settle(p);
@@ -145,7 +143,10 @@ static void datagram_post(SimQp *q, SimQp *to, PairEnd *end)
     sim_post_send(q, &wr);
 }
 
-/* What comes back in needs no wire; and what does not, waits in its place. */
+/*
+ * Loopback packets need no wire, and other packets of the queue pair wait in
+ * order.
+ */
 static void test_loopback(void)
 {
     Pair *p = local_pair(0);
@@ -189,7 +190,7 @@ static void test_loopback(void)
     expect_cqe(ud, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
     expect_no_cqe(ud);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_TX_DATAGRAM), ==, 1);
-    /* The WQE that was looked at and put back is one, not two. */
+    /* The WQE that was fetched and put back is counted once. */
     sim_ring_sq(ud);
     for_a_while(p);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_TX_DATAGRAM), ==, 1);
@@ -209,7 +210,7 @@ static void test_loopback(void)
     pair_free(p);
 }
 
-/* Whether a path leads back changes with the GID table. */
+/* A change of the GID table changes whether a path is loopback. */
 static void test_path_changes(void)
 {
     Pair *p = local_pair(0);
@@ -223,7 +224,7 @@ static void test_path_changes(void)
     back = sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS);
     g_assert_cmpuint(back, ==, 2);
     for (unsigned i = 0; i < 2; i++) {
-        /* Gone, then with another MAC address */
+        /* First without the GID entry, then with another MAC address */
         uint64_t frames = p->sim->frames;
 
         if (i) {
@@ -237,7 +238,7 @@ static void test_path_changes(void)
         g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS),
                          ==, back);
         g_assert_cmpuint(p->sim->frames, ==, frames + 1);
-        /* As before: what is sent again finds its way. */
+        /* With the old entry, the retransmitted packet uses loopback again. */
         qrnic_gid_set(n->engine, 3, &n->gid);
         for_a_while(p);
         for_a_while(p);
@@ -248,7 +249,10 @@ static void test_path_changes(void)
     pair_free(p);
 }
 
-/* What waits for a wire that stands still goes when its path leads back. */
+/*
+ * A packet that waits for a blocked wire is delivered when its path becomes
+ * loopback.
+ */
 static void test_path_turns_back(void)
 {
     Pair *p = local_pair(0);
@@ -279,7 +283,7 @@ static void test_path_turns_back(void)
     pair_free(p);
 }
 
-/* The environment is asked to run the engine once, whatever comes then. */
+/* The engine requests one run, however many events follow. */
 static void test_kicks(void)
 {
     Pair *p = local_pair(0);
@@ -321,9 +325,7 @@ static void nop_quiet(SimQp *q)
     sim_post_send_quiet(q, &nop);
 }
 
-/*
- * Groups
- */
+/* Multicast groups */
 
 #define MEMBERS 150
 
@@ -364,8 +366,9 @@ static unsigned members_done(SimQp **q)
 }
 
 /*
- * A frame to many is delivered in pieces, in which groups may change: who stays
- * gets each frame once and in order, from the wire and from the device itself.
+ * A frame to many members is delivered in steps, between which the group may
+ * change. Each remaining member gets each frame once and in order, from the
+ * wire and from the device.
  */
 static void test_group(const void *opaque)
 {
@@ -402,10 +405,10 @@ static void test_group(const void *opaque)
         }
     }
     if (!loopback) {
-        /* One piece, in the call that brought the frame */
+        /* The call that delivered the frame performs one step. */
         g_assert_cmpuint(members_done(q), ==, 64);
         g_assert_false(qrnic_engine_can_receive(n->engine));
-        /* One that has it, and one that has not, go. */
+        /* One member with the frame and one without it are destroyed. */
         sim_qp_free(q[10]);
         sim_qp_free(q[100]);
         q[10] = q[100] = NULL;
@@ -427,7 +430,7 @@ static void test_group(const void *opaque)
     pair_free(p);
 }
 
-/* Each of a group may be as much work as a packet can be. */
+/* Each delivery may cause the most work of a packet. */
 static void test_group_work(void)
 {
     enum { BYTES = 40 + 4096, ALL = 20 };
@@ -479,7 +482,10 @@ static void test_group_work(void)
     pair_free(p);
 }
 
-/* However much a device sends to a group of its own, the wire has its turn. */
+/*
+ * A device that sends to its own group all the time also receives frames of the
+ * wire.
+ */
 static void test_group_wire_turn(void)
 {
     Pair *p = local_pair(0);
@@ -513,7 +519,7 @@ static void test_group_wire_turn(void)
     pair_free(p);
 }
 
-/* What is not delivered to all yet goes with a reset, and with the engine. */
+/* A reset, and the end of the engine, drop deliveries that are not done yet. */
 static void test_group_reset(void)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -552,11 +558,9 @@ static void test_group_reset(void)
     }
 }
 
-/*
- * Event queues
- */
+/* Event queues */
 
-/* An event of each */
+/* Arms all CQs and causes an event of each. */
 static void eq_arm_all(Pair *p, SimQp **q, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -567,7 +571,7 @@ static void eq_arm_all(Pair *p, SimQp **q, unsigned count)
     }
 }
 
-/* CQs of which each has an EQE in the EQ and owes another one */
+/* Makes CQs with one EQE in the EQ and another one pending. */
 static void eq_owe(Pair *p, SimQp **q, SimQp **other, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -578,8 +582,9 @@ static void eq_owe(Pair *p, SimQp **q, SimQp **other, unsigned count)
 }
 
 /*
- * One doorbell for many EQEs, of CQs that owe another one each: it writes some
- * of them, the others follow, and none is written twice or forgotten.
+ * One doorbell consumes many EQEs of CQs with another pending EQE each. The
+ * device writes some of them at once and the others later, and each exactly
+ * once.
  */
 static void test_eq_doorbell(void)
 {
@@ -598,7 +603,7 @@ static void test_eq_doorbell(void)
     g_assert_cmpuint(sim_cq_events(n), ==, 120);
     for_a_while(p);
     g_assert_cmpuint(sim_cq_events(n), ==, 0);
-    /* Each is armed, and reports, as before. */
+    /* Each CQ can be armed and reports as before. */
     eq_arm_all(p, q, ARRAY_SIZE(q));
     g_assert_cmpuint(sim_cq_events(n), ==, 120);
     for (unsigned i = 0; i < ARRAY_SIZE(q); i++) {
@@ -608,7 +613,7 @@ static void test_eq_doorbell(void)
     pair_free(p);
 }
 
-/* An EQE of no CQ */
+/* Writes EQEs without a CQ. */
 static void eq_fill(SimNode *n, unsigned count)
 {
     QrnicEq *eq = qrnic_eq_get(n->engine, n->cq_eq);
@@ -621,8 +626,8 @@ static void eq_fill(SimNode *n, unsigned count)
 }
 
 /*
- * The EQ fills up again before all that one doorbell said has been seen to:
- * who was in a slot still writes what is owed.
+ * The EQ is full again before the device has processed all slots of one
+ * doorbell. The CQs of these slots still write their pending EQEs.
  */
 static void test_eq_wrap(void)
 {
@@ -638,7 +643,7 @@ static void test_eq_wrap(void)
     g_assert_cmpuint(sim_cq_events(n), ==, 120 + 30);
     for_a_while(p);
     g_assert_cmpuint(sim_cq_events(n), ==, 0);
-    /* A CQ that goes owes nothing any more. */
+    /* A destroyed CQ has no pending EQE. */
     eq_arm_all(p, q, ARRAY_SIZE(q));
     eq_arm_all(p, q, ARRAY_SIZE(q));
     eq_fill(n, 136);
@@ -653,9 +658,7 @@ static void test_eq_wrap(void)
     pair_free(p);
 }
 
-/*
- * Doorbells
- */
+/* Doorbells */
 
 static void flood(SimQp *q, unsigned count)
 {
@@ -665,8 +668,8 @@ static void flood(SimQp *q, unsigned count)
 }
 
 /*
- * A page that rings all the time loses its own doorbells, of which it gets a
- * recovery; another one's are not lost, and its queues are not looked at.
+ * A page that rings all the time loses its own doorbells and is recovered.
+ * Doorbells of another page are not lost, and its queues are not scanned.
  */
 static void test_flood(void)
 {
@@ -690,7 +693,7 @@ static void test_flood(void)
     bind.counter_set = qrnic_counter_set_alloc(e).value;
     g_assert_cmpint(qrnic_counter_set_bind(e, missed->number, &bind).status,
                     ==, QRNIC_ST_OK);
-    /* Its answer says that it has no credits; a doorbell makes it look. */
+    /* The ACK had no credits; a doorbell makes the requester send. */
     sim_post_send(other[1], &write);
     settle(p);
     qrnic_counter_set_query(e, bind.counter_set, counts);
@@ -698,26 +701,27 @@ static void test_flood(void)
     flood(loud, 20);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
                      dropped + 12);
-    /* This one is lost, and found in the record; */
+    /* This doorbell is lost, and the device finds the work in the record. */
     nop_quiet(missed);
     sim_ring_sq(missed);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==,
                      dropped + 13);
-    /* nobody has said anything of that one. */
+    /* This queue has no doorbell, so its work is not found. */
     nop_quiet(calm);
     settle(p);
     expect_cqe(missed, QRNIC_WC_SUCCESS, QRNIC_CQE_NOP);
     expect_no_cqe(calm);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_DOORBELL_RECOVERIES), ==, 1);
-    /* The work of the recovery is on the account of whom it is done for. */
+    /* The work of the recovery is counted in the set of its queue pair. */
     g_assert_cmpint(qrnic_counter_set_query(e, bind.counter_set,
                                             counts).status, ==, QRNIC_ST_OK);
     g_assert_cmpuint(counts[QRNIC_COUNTER_SEND_WQES], ==, 1);
     g_assert_cmpuint(counts[QRNIC_COUNTER_RECORD_READS] - reads, ==, 2);
 
     /*
-     * The bound of the manual: its doorbell has a place while the other floods,
-     * and is taken up in that run, as the FIFO is shorter than a run is.
+     * Tests the bound of the manual: a doorbell of the other page has a place
+     * during the flood. The doorbell is processed in that run, because the FIFO
+     * is shorter than a run.
      */
     flood(loud, 100);
     dropped = sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED);
@@ -740,8 +744,8 @@ static void test_flood(void)
 }
 
 /*
- * Several pages fill the FIFO: whoever finds it full is recovered at once, in
- * turns with them, however long they go on.
+ * Several pages fill the FIFO. A page that finds it full is recovered at once,
+ * alternating with the others, however long they ring.
  */
 static void test_flood_full(void)
 {
@@ -778,7 +782,7 @@ static void test_flood_full(void)
     pair_free(p);
 }
 
-/* Queues, and then the page, go while it is being recovered. */
+/* Queues, and then the page, are destroyed during the recovery. */
 static void test_recovery_destroy(void)
 {
     Pair *p = local_pair(2);
@@ -792,7 +796,7 @@ static void test_recovery_destroy(void)
     }
     settle(p);
     flood(q[0], 5);
-    /* Once it looks at some of them, and the next one goes first. */
+    /* One step scans some of the queues; then the next queue is destroyed. */
     qrnic_doorbells_process(n->engine, 64);
     flood(q[0], 5);
     for (unsigned i = ARRAY_SIZE(q) - 1; i-- > 0; ) {
@@ -811,8 +815,8 @@ static void test_recovery_destroy(void)
 }
 
 /*
- * A request to ourselves is done when the run that took it up is over: it does
- * not wait for the main loop on its way there and back.
+ * A loopback request completes in the run that fetched it, without waiting for
+ * the main loop in either direction.
  */
 static void test_back_at_once(void)
 {
@@ -823,7 +827,7 @@ static void test_back_at_once(void)
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     qrnic_engine_run(n->engine, 1);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
-    /* But what takes long is left to another turn. */
+    /* Long work is left to another run. */
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, PAIR_BYTES);
     n->kicked = false;
     qrnic_engine_run(n->engine, 1);

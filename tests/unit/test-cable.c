@@ -1,5 +1,5 @@
 /*
- * The memory of a cable: both ends, and another end that lies
+ * The memory of a cable: both ends, and a peer that writes invalid indices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -39,7 +39,10 @@ static void ends_free(Ends *e)
     g_free(e->memory);
 }
 
-/* A frame whose length and bytes follow from its number */
+/*
+ * Returns the length of a frame. Length and bytes follow from the frame's
+ * number.
+ */
 static uint32_t length_of(uint32_t number)
 {
     return 14 + number * 977 % (FRAME - 13);
@@ -74,7 +77,7 @@ static bool empty(Ends *e)
     return !qrnic_cable_ring_peek(&e->receiver, &len);
 }
 
-/* Every fill level, many times around, and across the wrap of the counters */
+/* Every fill level, many rounds, and across the wrap of the counters */
 static void test_wrap(void)
 {
     Ends e = ends_new(SLOTS);
@@ -114,7 +117,7 @@ static void test_full(void)
     ends_free(&e);
 }
 
-/* One event for many frames, and none for an end that looks anyway */
+/* One event for many frames, and none for an end that polls */
 static void test_wake(void)
 {
     Ends e = ends_new(SLOTS);
@@ -127,7 +130,7 @@ static void test_wake(void)
     expect_one(&e, 0);
     expect_one(&e, 1);
     send_one(&e, 2);
-    /* It has not asked again: it looks. */
+    /* The receiver has not requested an event, because it polls. */
     g_assert_false(qrnic_cable_ring_wants_wake(&e.sender));
     g_assert_true(qrnic_cable_ring_await_frame(&e.receiver));
     expect_one(&e, 2);
@@ -147,7 +150,9 @@ static void test_room(void)
     for (i = 0; i < SLOTS; i++) {
         send_one(&e, i);
     }
-    /* The first look of all is one event too many, as indices begin with 0. */
+    /*
+     * The first poll causes one extra event, because the indices begin with 0.
+     */
     qrnic_cable_ring_wants_room(&e.receiver);
     g_assert_false(qrnic_cable_ring_await_room(&e.sender));
     for (i = 0; i < SLOTS / 4 - 1; i++) {
@@ -162,7 +167,7 @@ static void test_room(void)
     ends_free(&e);
 }
 
-/* No index of the other end's reaches beyond the ring. */
+/* An invalid index of the peer never leads outside the ring. */
 static void test_lying_receiver(void)
 {
     const uint32_t lies[] = { 1, 2, SLOTS, 1u << 31 };
@@ -247,7 +252,7 @@ static void test_shapes(void)
     }
 }
 
-/* Two threads, which sleep when they may: no event is lost. */
+/* Two threads sleep whenever they may, and no event is lost. */
 #define STRESS 200000
 
 typedef struct Stress {
@@ -335,7 +340,10 @@ static void test_stress(void)
     ends_free(&s.e);
 }
 
-/* An end lingers only where that would have met the next frame, repeatedly. */
+/*
+ * An end polls longer only if polling would have met the next frame several
+ * times.
+ */
 static void test_tempo(void)
 {
     QrnicTempo t = { 0 };
@@ -347,11 +355,11 @@ static void test_tempo(void)
         now += QRNIC_TEMPO_LINGER_NS - 1;
         qrnic_tempo_woken(&t, now);
     }
-    /* But not for long, and not without frames. */
+    /* Polling is bounded, and ends without frames. */
     qrnic_tempo_frame(&t, now);
     g_assert_true(qrnic_tempo_linger(&t, now + QRNIC_TEMPO_LINGER_NS - 1));
     g_assert_false(qrnic_tempo_linger(&t, now + QRNIC_TEMPO_LINGER_NS));
-    /* In vain three times, and it sleeps again. */
+    /* After three unsuccessful attempts it sleeps again. */
     for (unsigned i = 0; i < 3; i++) {
         qrnic_tempo_frame(&t, now);
         g_assert_true(qrnic_tempo_linger(&t, now));

@@ -1,6 +1,6 @@
 /*
- * The life of a carrier: how it is made, how it learns who is at the other end,
- * and what becomes of its members when it is no more
+ * The life of a carrier: creation, learning of the peer's number, and the
+ * effect of its failure on its members
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,9 +9,7 @@
 #include "engine/transport/shared/shared_private.h"
 #include "shared-world.h"
 
-/*
- * The carrier is no more
- */
+/* A carrier that fails */
 
 static void test_carrier_fails(void)
 {
@@ -22,7 +20,7 @@ static void test_carrier_fails(void)
     c.retry_cnt = 2;
     w = shared_new(3, 0, &c);
     n = &w->sim->node[0];
-    /* The members alone would wait much longer. */
+    /* The members' own timers are much longer, so the carrier fails first. */
     w->cut = true;
     send_to(w, 0, QRNIC_WQE_RDMA_WRITE, MTU);
     send_to(w, 0, QRNIC_WQE_RDMA_WRITE, MTU);
@@ -43,12 +41,15 @@ static void test_carrier_fails(void)
     }
     expect_status(w->end[0][0].qp, QRNIC_WC_WR_FLUSH_ERR);
     g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_MEMBERS_FAILED), ==, 3);
-    /* The other end has nothing to say, and is as it was. */
+    /* The peer has nothing to send and is unchanged. */
     expect_state(w->end[0][1].qp, QRNIC_QPS_RTS);
     shared_free(w);
 }
 
-/* All are told once, though others have turns meanwhile. */
+/*
+ * All members are notified once, although other queue pairs are scheduled
+ * between them.
+ */
 static void test_members_told_once(void)
 {
     const QrnicQpAttr error = {
@@ -69,7 +70,10 @@ static void test_members_told_once(void)
     g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[1]);
     g_assert_true(qrnic_carrier_next_failing(carrier)->qp == qp[2]);
     g_assert_null(qrnic_carrier_next_failing(carrier));
-    /* It was not told here, and is when it has something to send. */
+    /*
+     * This member was not notified, because it had nothing to send. The failure
+     * reaches it when it sends.
+     */
     send_to(w, 1, QRNIC_WQE_RDMA_WRITE, MTU);
     settle(w);
     for (unsigned m = 0; m < 3; m++) {
@@ -80,8 +84,8 @@ static void test_members_told_once(void)
 }
 
 /*
- * A member is destroyed before it was its turn to be told. Of what waits in the
- * carrier nothing is left.
+ * A member is destroyed before it is notified. None of its packets remains in
+ * the carrier.
  */
 static void test_goes_before_it_is_told(void)
 {
@@ -109,7 +113,7 @@ static void test_goes_before_it_is_told(void)
     }
 }
 
-/* Who comes to it afterwards, and has something to send, fails, too. */
+/* A member that joins a failed carrier fails when it sends. */
 static void test_carrier_has_failed(void)
 {
     const QrnicQpAttr error = {
@@ -119,7 +123,7 @@ static void test_carrier_has_failed(void)
     QrnicQpAttr a = sim_attr_init();
     SimQp *late = sim_qp_new(&w->sim->node[0], 8, 8, 3, 10);
 
-    /* To RTR before, to RTS after */
+    /* Moved to RTR before the failure, to RTS after it */
     g_assert_cmpuint(sim_modify(late, &a).status, ==, QRNIC_ST_OK);
     a = sim_attr_rtr(late, w->end[0][1].qp);
     a.mask |= QRNIC_QP_CARRIER;
@@ -132,7 +136,7 @@ static void test_carrier_has_failed(void)
     expect_state(late, QRNIC_QPS_ERR);
     sim_qp_free(late);
     sim_qp_free(w->end[0][0].qp);
-    /* None joins a carrier in ERR. */
+    /* A carrier in ERR accepts no member. */
     w->end[0][0].qp = sim_qp_new(&w->sim->node[0], 8, 8, 3, 10);
     a = sim_attr_init();
     g_assert_cmpuint(sim_modify(w->end[0][0].qp, &a).status, ==, QRNIC_ST_OK);
@@ -147,7 +151,7 @@ static void test_carrier_has_failed(void)
     shared_free(w);
 }
 
-/* What came ahead of its turn has none any more, and gives back its room. */
+/* ERR releases the buffered packets. */
 static void test_kept_in_error(void)
 {
     const QrnicQpAttr error = {
@@ -170,8 +174,8 @@ static void test_kept_in_error(void)
 }
 
 /*
- * It keeps its path as long as it has members; when they have left, it forgets
- * what it has of them.
+ * The carrier keeps its path while it has members. After the last member has
+ * left, RESET clears its state.
  */
 static void test_carrier_reset(void)
 {
@@ -212,7 +216,7 @@ static void test_carrier_reset(void)
     shared_free(w);
 }
 
-/* The device forgets all of it, in the middle. */
+/* A device reset in the middle of traffic clears everything. */
 static void test_device_reset(void)
 {
     Shared *w = shared_new(4, QRNIC_QPO_SELECTIVE_REPEAT, NULL);
@@ -239,9 +243,7 @@ static void test_device_reset(void)
     g_free(w);
 }
 
-/*
- * Commands
- */
+/* Commands */
 
 static void test_create(void)
 {
@@ -272,7 +274,7 @@ static void test_create(void)
         g_assert_cmpuint(r.status, ==, QRNIC_ST_BAD_PARAM);
         g_assert_cmphex(r.syndrome, ==, wrong[i].offset);
     }
-    /* It is held by its members. */
+    /* Members keep a carrier busy. */
     r = qrnic_qp_destroy(e, w->carrier[0]->number);
     g_assert_cmpuint(r.status, ==, QRNIC_ST_BUSY);
     expect_works(w, 0);
@@ -318,7 +320,7 @@ static void test_modify(void)
     rtr.mask |= QRNIC_QP_OPTIONS;
     rtr.options = QRNIC_QPO_SELECTIVE_REPEAT;
     expect_modify(q, &rtr, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_OPTIONS_OFFSET);
-    /* Only carriers introduce themselves. */
+    /* QPO_INTRODUCE is valid for carriers only. */
     rtr.mask &= ~QRNIC_QP_CARRIER;
     rtr.carrier = 0;
     rtr.options = QRNIC_QPO_INTRODUCE;
@@ -328,19 +330,19 @@ static void test_modify(void)
     rtr.carrier = w->carrier[0]->number;
     rtr.options = 0;
     expect_modify(q, &rtr, QRNIC_ST_OK, 0);
-    /* Only on the way to RTR, and only of RC */
+    /* The attribute is valid for RC and the move to RTR only. */
     a = sim_attr_rts();
     a.mask |= QRNIC_QP_CARRIER;
     a.carrier = w->carrier[0]->number;
     expect_modify(q, &a, QRNIC_ST_BAD_ATTR, QRNIC_QP_CARRIER);
-    /* A carrier has no rights, and none is a member. */
+    /* A carrier has no access rights, and cannot be a member. */
     a = sim_attr_init();
     expect_modify(young, &a, QRNIC_ST_BAD_ATTR, QRNIC_QP_ACCESS_FLAGS);
     sim_carrier_free(young);
     shared_free(w);
 }
 
-/* The longest headers of inner packets have to fit the port, too. */
+/* The port's MTU must have room for the longest headers of inner packets. */
 static void test_port_mtu(void)
 {
     Shared *w = shared_new(0, 0, NULL);
@@ -365,11 +367,12 @@ static void test_port_mtu(void)
     shared_free(w);
 }
 
-/*
- * The passive carrier learns who is at the other end
- */
+/* The passive carrier learns its peer */
 
-/* Node 0 has the options, and is connected to node 1, which is to learn it. */
+/*
+ * Makes a carrier at node 0 with the options, connected to node 1, which learns
+ * it.
+ */
 static Shared *learning_new(uint8_t options)
 {
     SimConnect c = sim_connect_default();
@@ -387,7 +390,7 @@ static Shared *learning_new(uint8_t options)
     return w;
 }
 
-/* An ENCAPSULATED packet to node 1, as if its other end had this number */
+/* Delivers an ENCAPSULATED packet to node 1, from a peer with this number. */
 static void inject_from(Shared *w, uint32_t qpn)
 {
     const QrnicPathSpec spec = sim_path_to(w->carrier[1], w->carrier[0]);
@@ -408,12 +411,12 @@ static void test_learns(void)
 {
     Shared *w = learning_new(0);
 
-    /* Who is to learn sends nothing before. */
+    /* A carrier without a peer sends nothing. */
     post(&w->end[0][1], &w->end[0][0], QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
     run_us(w, 100);
     g_assert_cmpuint(w->frames[1], ==, 0);
     expect_no_cqe(w->end[0][1].qp);
-    /* Nobody has the number 0. */
+    /* The number 0 is invalid. */
     inject_from(w, 0);
     run_us(w, 100);
     g_assert_cmpuint(w->frames[1], ==, 0);
@@ -428,7 +431,9 @@ static void test_learns(void)
     shared_free(w);
 }
 
-/* Who has nothing to send is known to the other end, which sends first. */
+/*
+ * A carrier without traffic introduces itself, so that the peer can send first.
+ */
 static void test_introduces(void)
 {
     Shared *w = learning_new(QRNIC_QPO_INTRODUCE);
@@ -446,7 +451,10 @@ static void test_introduces(void)
     shared_free(w);
 }
 
-/* It is lost, and comes again; who was reset begins with it anew. */
+/*
+ * A lost introduction is retransmitted. A carrier that was reset introduces
+ * itself again.
+ */
 static void test_introduced_late(void)
 {
     Shared *w = learning_new(QRNIC_QPO_INTRODUCE);
@@ -468,7 +476,7 @@ static void test_introduced_late(void)
     sim_carrier_connect(w->carrier[0], w->carrier[1], &c);
     member_init(w, 0, NULL);
     settle(w);
-    /* Each of them knows the other, and introduces itself all the same. */
+    /* Both know the peer, and introduce themselves anyway. */
     g_assert_cmpuint(sim_query(w->carrier[0]).sq_psn, ==, c.psn_a + 1);
     g_assert_cmpuint(sim_query(w->carrier[1]).sq_psn, ==, c.psn_b + 1);
     expect_works(w, 0);

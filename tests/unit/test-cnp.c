@@ -1,6 +1,6 @@
 /*
- * CNPs that a peer, or somebody who says so, might send: each that is not as
- * the manual says is ignored and counted.
+ * Crafted CNPs: each CNP that breaks a rule of the manual is ignored and
+ * counted.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,18 +16,18 @@
 #define KEY 0x1122334455667788ull
 
 typedef struct Frame {
-    QrnicPathSpec spec;         /* change before the headers are made */
+    QrnicPathSpec spec;         /* Changed before the headers are made */
     uint32_t dest_qpn;
     uint8_t raw[512];
     size_t len;
 } Frame;
 
-/* A frame with what rule breaks it, and the counter that says so */
+/* A frame that breaks a rule, and the counter for it */
 typedef struct Case {
     const char *rule;
     enum qrnic_counter why;
-    bool no_ignored;            /* nobody knows that it was a CNP */
-    bool keeps_icrc;            /* the ICRC is that of the frame before */
+    bool no_ignored;            /* Not recognized as a CNP */
+    bool keeps_icrc;            /* Keeps the old ICRC */
     void (*spec)(Frame *f, Pair *p);
     void (*change)(Frame *f, Pair *p);
 } Case;
@@ -46,7 +46,7 @@ static void build(Frame *f)
     f->len = qrnic_packet_finish(&path, f->raw, end, 0);
 }
 
-/* Lengths, checksum and ICRC fit what is there again. */
+/* Corrects lengths, checksum and ICRC of a changed frame. */
 static void mend(Frame *f)
 {
     const QrnicHeaders h = qrnic_headers_walk(f->raw, f->len);
@@ -94,7 +94,10 @@ static void other_source(Frame *f, Pair *p)
     f->spec.sgid[15] = 77;
 }
 
-/* The node has this one, too, but not for this connection. */
+/*
+ * Changes the destination to another address of the node, which this connection
+ * does not use.
+ */
 static void other_destination(Frame *f, Pair *p)
 {
     QrnicGidEntry g = p->a.qp->node->gid;
@@ -288,7 +291,7 @@ static void inject(SimQp *q, const Frame *f)
     sim_inject(q->node->sim, q->node->id, f->raw, f->len);
 }
 
-/* With a rate of 1 Mbit/s this would take 87 ms. */
+/* Returns true if the rate is low: at 1 Mbit/s this takes 87 ms. */
 static bool is_slow(Pair *p)
 {
     int64_t before = p->sim->now;
@@ -344,14 +347,14 @@ static void test_case(const void *opaque)
     }
     check(p, c->why, !c->no_ignored, act_inject, &f);
     g_assert_false(is_slow(p));
-    /* And this is one that is as it should be. */
+    /* A valid CNP */
     inject(p->a.qp, &good);
     g_assert_cmpuint(counter(p, QRNIC_COUNTER_RP_CNP_HANDLED), ==, 1);
     g_assert_true(is_slow(p));
     pair_free(p);
 }
 
-/* What is not for the transport at all is not looked at by it. */
+/* The transport ignores fragments. */
 static void test_fragment(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -367,7 +370,7 @@ static void test_fragment(void)
     pair_free(p);
 }
 
-/* Marks are for routers of IP; RoCE v1 has none. */
+/* RoCE v1 has no ECN, because ECN belongs to IP. */
 static void test_version1(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -385,7 +388,7 @@ static void test_version1(void)
     pair_free(p);
 }
 
-/* All states but those in which something is sent */
+/* All states without sending */
 static void test_state(void)
 {
     for (int what = 0; what < 3; what++) {
@@ -423,7 +426,7 @@ static void test_datagram(void)
     pair_free(p);
 }
 
-/* One that is itself marked is followed, and not answered. */
+/* A marked CNP is followed and causes no CNP. */
 static void test_marked(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -441,7 +444,10 @@ static void test_marked(void)
     pair_free(p);
 }
 
-/* A marked packet that is dropped makes no CNP: who sent it is not known. */
+/*
+ * A dropped packet with a mark causes no CNP, because its sender is not
+ * verified.
+ */
 static void test_forged_mark(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -470,7 +476,7 @@ static void test_forged_mark(void)
     pair_free(p);
 }
 
-/* A flood costs one state and one timer, and the rate has an end. */
+/* A flood needs one state and one timer, and the rate has a minimum. */
 static void test_flood(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -488,8 +494,8 @@ static void test_flood(void)
 }
 
 /*
- * Dynamic connections: the target's end of one knows who is at the other end;
- * a CNP for the target itself does not.
+ * Dynamic connections: a responder of the target knows its peer; the target
+ * itself does not.
  */
 typedef struct Seen {
     unsigned cnps;
@@ -554,7 +560,7 @@ static void test_dynamic(void)
         sim_run(s, s->now + 2 * SIM_MS);
         expect_cqe(q, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     }
-    /* The second one goes at the rate that the first one has left. */
+    /* The second message is sent at the rate after the first CNP. */
     g_assert_cmpuint(seen.cnps, >, 2);
     g_assert_cmpuint(seen.to, ==, q->number);
     g_assert_cmpuint(sim_counter(a, QRNIC_COUNTER_RP_CNP_HANDLED), ==,
@@ -564,7 +570,7 @@ static void test_dynamic(void)
     build(&f);
     inject(to, &f);
     g_assert_cmpuint(sim_counter(b, QRNIC_COUNTER_RP_CNP_IGNORED), ==, 1);
-    /* Not from where its present connection leads */
+    /* A source that is not the peer of the current connection */
     f = frame_to(q, to);
     f.spec.sgid[15] = 99;
     build(&f);

@@ -1,6 +1,6 @@
 /*
- * Which frames continue each other: whatever comes, those that are said to can
- * be made again, byte by byte, from the first of them and their data.
+ * Continued TCP segments, with random input. The frames that are marked as
+ * continued can be rebuilt, byte by byte, from the first frame and their data.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,14 +18,14 @@
 typedef struct Frame {
     uint8_t bytes[FRAME_MAX];
     size_t len;
-    unsigned ip, tcp, header;   /* offsets: IP, TCP, data */
+    unsigned ip, tcp, header;   /* Offsets: IP, TCP, data */
     bool ipv6;
 } Frame;
 
-/* What a sender of a stream does next */
+/* State of a stream's sender */
 typedef struct Stream {
     GRand *rand;
-    Frame like;                 /* headers of the frames */
+    Frame like;                 /* Headers of the frames */
     uint32_t sequence, mss;
     uint16_t identification;
 } Stream;
@@ -46,7 +46,7 @@ static uint16_t sum_end(uint32_t sum)
     return ~sum;
 }
 
-/* Lengths and checksums of a frame of these headers and its data */
+/* Writes lengths and checksums of a frame. */
 static void finish(Frame *f)
 {
     uint8_t *ip = f->bytes + f->ip, *tcp = f->bytes + f->tcp;
@@ -137,7 +137,10 @@ static Frame stream_next(Stream *s)
     return f;
 }
 
-/* As a sender cuts what was joined: frame n behind the first, offset in it */
+/*
+ * Returns frame n of the joined frame, as a sender would segment it. offset: of
+ * its data.
+ */
 static Frame cut(const Frame *first, uint32_t n, uint32_t offset,
                  const Frame *data)
 {
@@ -185,7 +188,7 @@ static void test_reversible(void)
             Frame again;
 
             g_assert_cmpuint(header, ==, first.header);
-            /* All before it are full, and none has PSH. */
+            /* All frames before it are full, and none has PSH. */
             g_assert_cmpuint(offset, ==, ++n * (first.len - header));
             g_assert_cmpuint(f.len, <=, first.len);
             g_assert_cmpuint(f.len, >, header);
@@ -199,7 +202,7 @@ static void test_reversible(void)
         }
         offset += f.len - f.header;
         if (f.bytes[f.tcp + 13] & PSH) {
-            offset = UINT32_MAX;        /* which no frame may follow */
+            offset = UINT32_MAX;        /* No frame may follow */
         }
         if (seldom(&s, 30)) {
             stream_begin(&s);
@@ -215,7 +218,7 @@ static void test_reversible(void)
     sim_free(sim);
 }
 
-/* A stream without flaws is joined as a whole, also where it wraps. */
+/* A stream without errors is joined as a whole, also where its numbers wrap. */
 static void test_endless(void)
 {
     Sim *sim = sim_new(1, &(SimOptions) { 0 });

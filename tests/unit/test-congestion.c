@@ -1,6 +1,6 @@
 /*
- * Congestion control: marks, CNPs, and the rates that follow them, against
- * the equations of the manual in floating point.
+ * Congestion control: ECN marks, CNPs, and the resulting rates, compared with
+ * the equations of the manual in floating point
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,7 +15,7 @@
 #define BOTH (QRNIC_CONGESTION_NP | QRNIC_CONGESTION_RP | QRNIC_CONGESTION_ECT)
 #define MICRO (1 / 1e6)
 #define NANO (1 / 1e9)
-#define BURST (10 * MICRO)      /* as the manual says */
+#define BURST (10 * MICRO)      /* Value of the manual */
 
 static QrnicCongestionCtx parameters(SimNode *n)
 {
@@ -58,7 +58,7 @@ static void end_init(PairEnd *e, SimNode *n)
     e->key = sim_mkey(n, e->addr, PAIR_BYTES, ACCESS_ALL);
 }
 
-/* Unreliable connections send nothing but what is asked for. */
+/* Makes unreliable connections, because these send no ACKs. */
 static Pair *uc_pair_new(void)
 {
     Pair *p = g_new0(Pair, 1);
@@ -71,7 +71,7 @@ static Pair *uc_pair_new(void)
     return p;
 }
 
-/* A CNP as the peer of q sends it */
+/* Makes a CNP of the peer of q. */
 static size_t cnp_build(uint8_t *frame, const QrnicPathSpec *spec,
                         uint32_t dest_qpn)
 {
@@ -96,14 +96,12 @@ static void cnp_inject(SimQp *q, SimQp *peer)
                cnp_build(frame, &spec, q->number));
 }
 
-/*
- * What the wire has seen
- */
+/* Frames on the wire */
 
 typedef struct Seen {
     unsigned frames, cnps, ect0, ce, dscp;
-    int64_t last_cnp, shortest;         /* between CNPs of node 1 */
-    int64_t last;               /* of the other frames */
+    int64_t last_cnp, shortest;         /* Times of CNPs of node 1 */
+    int64_t last;               /* Time of the last other frame */
     uint8_t cnp[256];
     size_t cnp_len;
 } Seen;
@@ -154,7 +152,7 @@ static void write_all(Pair *p, unsigned count, uint32_t len)
     }
 }
 
-/* With the reset values nobody knows of marks. */
+/* With the reset values, packets have no ECT and marks have no effect. */
 static void test_off(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -179,7 +177,7 @@ static void test_off(void)
     pair_free(p);
 }
 
-/* A mark that comes all the same, to who is no notification point */
+/* A marked packet to a queue pair that is no notification point */
 static void test_no_np(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -194,7 +192,10 @@ static void test_no_np(void)
     pair_free(p);
 }
 
-/* From RESET to RTS, with this traffic class and this priority */
+/*
+ * Moves both queue pairs from RESET to RTS, with this traffic class and
+ * priority.
+ */
 static void connect_with(Pair *p, uint8_t traffic_class, uint8_t sl)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -211,7 +212,7 @@ static void connect_with(Pair *p, uint8_t traffic_class, uint8_t sl)
     }
 }
 
-/* It comes and goes with the flag, and leaves the DSCP alone. */
+/* ECT changes with the flag and keeps the DSCP. */
 static void one_ect(const SimOptions *o)
 {
     Pair *p = pair_new(1, o, &(SimConnect) { 0 });
@@ -247,7 +248,7 @@ static void test_ect(void)
     one_ect(&vlan);
 }
 
-/* Datagrams have what their address vector says. */
+/* Datagrams have the traffic class of their address vector. */
 static void test_datagram(void)
 {
     Sim *s = sim_new(2, NULL);
@@ -275,7 +276,7 @@ static void test_datagram(void)
     sim_free(s);
 }
 
-/* Each frame is marked, and 100 microseconds of frames come. */
+/* Marks each frame, and sends frames for 100 microseconds. */
 static void one_interval(uint16_t interval)
 {
     Pair *p = uc_pair_new();
@@ -301,7 +302,7 @@ static void one_interval(uint16_t interval)
     g_assert_cmpuint(counted(p->b.qp, QRNIC_COUNTER_NP_CNP_SENT), ==,
                      seen.cnps);
     g_assert_cmpint(seen.shortest, >=, interval * SIM_US);
-    /* 128 frames of 0.872 us, and the first one makes one at once */
+    /* 128 frames of 0.872 us; the first frame causes a CNP at once. */
     most = interval ? 112 / interval + 1 : 128;
     g_assert_cmpuint(seen.cnps, <=, most);
     g_assert_cmpuint(seen.cnps, >=, most * 3 / 4);
@@ -319,7 +320,7 @@ static void test_interval(void)
     one_interval(4095);
 }
 
-/* The interval is that of each queue pair: two get as many as two. */
+/* Each queue pair has its own interval: two cause twice the CNPs. */
 static void test_interval_each(void)
 {
     Pair *p = uc_pair_new();
@@ -341,7 +342,7 @@ static void test_interval_each(void)
     pair_free(p);
 }
 
-/* A CNP waits for the wire as all else does, and is one. */
+/* A CNP waits for the wire like other frames, and stays one CNP. */
 static void test_wire_busy(void)
 {
     Pair *p = pair_new(5, NULL, NULL);
@@ -363,7 +364,7 @@ static void test_wire_busy(void)
     pair_free(p);
 }
 
-/* A connection that begins anew has sent no CNP yet. */
+/* A connection after a reset has sent no CNP yet. */
 static void test_interval_reset(void)
 {
     Pair *p = pair_new(5, NULL, &(SimConnect) { 0 });
@@ -391,7 +392,10 @@ static void test_interval_reset(void)
     pair_free(p);
 }
 
-/* In a VLAN: that of the parameters, or that of the connection */
+/*
+ * The VLAN priority of a CNP is that of the parameters or that of the
+ * connection.
+ */
 static void test_priority(void)
 {
     const SimOptions vlan = { .vlan = true };
@@ -418,7 +422,7 @@ static void test_priority(void)
     pair_free(p);
 }
 
-/* Byte for byte, by hand */
+/* The bytes of a CNP, computed by hand */
 static void test_format(void)
 {
     static const uint8_t expected[CNP_FRAME] = {
@@ -440,24 +444,23 @@ static void test_format(void)
     g_assert_cmpuint(seen.cnps, ==, 1);
     g_assert_cmpuint(seen.cnp_len, ==, CNP_FRAME);
     memcpy(frame, expected, sizeof(frame));
-    memcpy(frame + 24, seen.cnp + 24, 2);       /* checksum, parsed above */
-    memcpy(frame + 34, seen.cnp + 34, 2);       /* source port */
+    memcpy(frame + 24, seen.cnp + 24, 2);       /* Checksum, parsed above */
+    memcpy(frame + 34, seen.cnp + 34, 2);       /* Source port */
     stl_be_p(frame + 46, 0x40000000 | p->a.qp->number);
     memcpy(frame + CNP_FRAME - 4, seen.cnp + CNP_FRAME - 4, 4);
     g_assert_cmpmem(seen.cnp, CNP_FRAME, frame, CNP_FRAME);
     pair_free(p);
 }
 
-/*
- * The equations of the manual. Rates in bit/s, times in seconds.
- */
+/* The equations of the manual. Rates are in bit/s, times in seconds. */
 
 typedef struct Model {
     const QrnicCongestionCtx *p;
     bool limited;
     double now, current, target, alpha, level;  /* level: bits not paid yet */
     double alpha_at, increase_at, monitor_end;
-    double may_since;           /* a frame may go; < 0: none may */
+    /* Time since a frame may be sent; < 0: none may */
+    double may_since;
     bool marked, owed;
     unsigned t, b, bytes;
     unsigned frames, decreases, fast, additive, hyper;
@@ -489,7 +492,9 @@ static void model_restart(Model *m)
     m->increase_at = m->now + m->p->rp_time_reset * MICRO;
 }
 
-/* The number of bits that may be sent at once stays the same. */
+/*
+ * Changes the rate. The number of bits that may be sent at once is unchanged.
+ */
 static void model_rate(Model *m, double rate)
 {
     m->level = MAX(0, m->level + (rate - m->current) * BURST);
@@ -534,7 +539,7 @@ static void model_increase(Model *m, unsigned *stage)
     m->limited = m->current <= highest(m) - 1e6;
 }
 
-/* After whatever changed the level or the rate, at present */
+/* Updates the state after a change of level or rate. */
 static void model_look(Model *m)
 {
     if (m->level > m->current * BURST) {
@@ -563,7 +568,7 @@ static void model_advance(Model *m, double to)
         if (m->owed) {
             next = MIN(next, m->monitor_end);
         }
-        if (next > to + NANO / 10) {        /* the clock counts nanoseconds */
+        if (next > to + NANO / 10) {        /* The clock counts nanoseconds */
             break;
         }
         model_drain(m, next);
@@ -594,7 +599,7 @@ static void model_cnp(Model *m, double now)
         } else {
             model_decrease(m);
         }
-        m->level = m->current * BURST;          /* nothing of it is left */
+        m->level = m->current * BURST;          /* Rounding errors end here */
         return;
     }
     model_alpha(m, now);
@@ -607,7 +612,10 @@ static void model_cnp(Model *m, double now)
     }
 }
 
-/* Neither sooner than the rate allows, nor later: there is always more. */
+/*
+ * Asserts that each frame is sent neither before the rate allows it nor later.
+ * The sender always has more frames.
+ */
 static bool model_frame(Sim *s, unsigned from, const uint8_t *frame,
                         size_t len, void *opaque)
 {
@@ -644,7 +652,7 @@ typedef struct Course {
     QrnicCongestionCtx p;
     int64_t until;
     unsigned count;
-    int64_t cnp[16];            /* when, ns; then each last one again */
+    int64_t cnp[16];            /* Times in ns; later rounds repeat the last */
     int64_t then_each;
     bool fast, additive, hyper, ends;
     double lowest;
@@ -682,7 +690,9 @@ static void run_course(const Course *c)
                    m.decreases, m.fast, m.additive, m.hyper, m.lowest,
                    m.current, m.early, m.late);
     g_assert_cmpuint(m.frames, >, 15);
-    /* of a frame: one rounding to a nanosecond for each rate, and of alpha */
+    /*
+     * In frames: one rounding to a nanosecond for each rate, and that of alpha
+     */
     g_assert_cmpfloat(m.early, <, 0.01);
     g_assert_cmpfloat(m.late, <, 0.01);
     g_assert_true(!!m.fast >= c->fast);
@@ -695,7 +705,7 @@ static void run_course(const Course *c)
     pair_free(p);
 }
 
-/* The reset values on a port of 1 Gbit/s */
+/* Returns the reset values on a port of 1 Gbit/s. */
 static Course course_default(void)
 {
     Sim *s = sim_new(1, NULL);
@@ -707,7 +717,7 @@ static Course course_default(void)
     return c;
 }
 
-/* The example of the manual: when the bytes of each increase have gone */
+/* The example of the manual: times when the bytes of each increase are sent */
 typedef struct Example {
     int64_t start, reached[4];
     uint64_t bytes;
@@ -763,7 +773,7 @@ static void test_recovery(void)
     run_course(&c);
 }
 
-/* The target is far away: all three kinds of increase */
+/* The target is far away, so all three kinds of increase occur. */
 static void test_increase(void)
 {
     Course c = course_default();
@@ -785,7 +795,7 @@ static void test_increase(void)
     run_course(&c);
 }
 
-/* The paper's constants: alpha is slow, and remembers */
+/* Returns the constants of the paper: alpha changes slowly. */
 static Course course_paper(void)
 {
     Course c = course_default();
@@ -811,7 +821,7 @@ static void test_decrease(void)
     c.count = 2;
     c.cnp[1] = 61123;
     c.then_each = 61123;
-    c.lowest = 10e6;            /* the minimum */
+    c.lowest = 10e6;            /* The minimum */
     run_course(&c);
     c.then_each = 290123;
     c.until = 15 * SIM_MS;
@@ -820,11 +830,11 @@ static void test_decrease(void)
     run_course(&c);
     c.p.rp_initial_alpha_value = 300;
     c.p.rp_gd = 10;
-    c.until = 3 * SIM_MS;       /* each decrease rounds alpha */
+    c.until = 3 * SIM_MS;       /* Each decrease rounds alpha */
     run_course(&c);
 }
 
-/* The first CNP has set a rate below the lowest: no later one raises it. */
+/* The first CNP sets a rate below the lowest. No later CNP raises it. */
 static void test_below_lowest(void)
 {
     Course c = course_paper();
@@ -840,7 +850,7 @@ static void test_below_lowest(void)
     run_course(&c);
 }
 
-/* Alpha has decayed for longer and longer when the next CNP comes. */
+/* The pause before the next CNP grows, and alpha decays in it. */
 static void test_alpha(void)
 {
     Course c = course_paper();
@@ -864,7 +874,7 @@ static void test_alpha(void)
     run_course(&c);
 }
 
-/* CNPs in the same period are one decrease, at its end. */
+/* CNPs in one period cause one decrease, at its end. */
 static void test_monitor(void)
 {
     Course c = course_paper();
@@ -877,12 +887,12 @@ static void test_monitor(void)
     c.cnp[4] = 300123;
     c.cnp[5] = 310123;
     run_course(&c);
-    c.p.rp_rate_reduce_monitor_period = 200;    /* increases come before */
+    c.p.rp_rate_reduce_monitor_period = 200;    /* Increases come first */
     c.until = 900 * SIM_US;
     run_course(&c);
 }
 
-/* What happens to the target */
+/* Changes of the target rate */
 static void test_clamp(void)
 {
     static const uint8_t flags[] = {
@@ -893,8 +903,8 @@ static void test_clamp(void)
 
     c.until = 600 * SIM_US;
     c.count = 5;
-    c.cnp[1] = 52123;           /* no increase in between */
-    c.cnp[2] = 120123;          /* one by time */
+    c.cnp[1] = 52123;           /* No increase between them */
+    c.cnp[2] = 120123;          /* One increase by time */
     c.cnp[3] = 180123;
     c.cnp[4] = 450123;
     for (unsigned i = 0; i < ARRAY_SIZE(flags); i++) {
@@ -909,13 +919,13 @@ static void test_clamp(void)
     run_course(&c);
 }
 
-/* Until everything has been done, whatever timers of rates are on */
+/* Runs until all work is done, in spite of running rate timers. */
 static void run(Sim *s)
 {
     sim_run(s, s->now + 10000 * SIM_MS);
 }
 
-/* A switch marks each frame: it is a working connection, only a slow one. */
+/* A switch marks each frame. The connection still works, but slowly. */
 static void test_reliable(void)
 {
     Pair *p = pair_new(9, NULL, NULL);
@@ -942,12 +952,12 @@ static void test_reliable(void)
     g_assert_cmpmem(p->a.data + PAIR_BYTES / 2, 65536,
                     p->b.data + PAIR_BYTES / 2, 65536);
     g_assert_cmpuint(seen.cnps, >, 100);
-    /* 4.4 Mbit at 50 Mbit/s, and not 4.4 ms at 1 Gbit/s */
+    /* 4.4 Mbit at 50 Mbit/s; at 1 Gbit/s it would take 4.4 ms. */
     g_assert_cmpint(seen.last - before, >, 70 * SIM_MS);
     pair_free(p);
 }
 
-/* Data that answers a read is paced, by CNPs for who sends it. */
+/* Read responses are paced by CNPs to the responder. */
 static void test_read(void)
 {
     Pair *p = pair_new(10, NULL, NULL);
@@ -983,7 +993,9 @@ static bool last_frame(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return true;
 }
 
-/* How long a message of 256 KiB takes with this limit and a rate of 100 */
+/*
+ * Returns the time of a message of 256 KiB with this limit and a rate of 100.
+ */
 static int64_t both(uint32_t limit)
 {
     Pair *p = uc_pair_new();
@@ -1008,7 +1020,9 @@ static int64_t both(uint32_t limit)
     return last - before;
 }
 
-/* The lower of both holds: 256 frames of 1,082 bytes, the first two at once */
+/*
+ * The lower of both applies: 256 frames of 1,082 bytes, the first two at once.
+ */
 static void test_lower(void)
 {
     const double bits = 254 * 1082 * 8;
@@ -1021,7 +1035,7 @@ static void test_lower(void)
     g_assert_cmpint(both(0), <, bits / 100e6 * 1e9 * 1.02);
 }
 
-/* Nobody looked at the clock for 12 increases: they are made good. */
+/* The clock was not read for 12 increases, which are then applied together. */
 static void test_late(void)
 {
     Pair *p = uc_pair_new();
@@ -1042,12 +1056,17 @@ static void test_late(void)
     before = p->sim->now;
     write_all(p, 1, 256 * 1024);
     run(p->sim);
-    /* 256 frames of 1,082 bytes at 1 Gbit/s, and not at 150 Mbit/s */
+    /*
+     * 256 frames of 1,082 bytes at 1 Gbit/s; at 150 Mbit/s it would take
+     * longer.
+     */
     g_assert_cmpint(last - before, <, 3 * SIM_MS);
     pair_free(p);
 }
 
-/* What waits for a rate is let go, or goes, and its timers with it. */
+/*
+ * Work that waits for a rate is dropped or sent, and its timers are cancelled.
+ */
 static void test_end(void)
 {
     for (int what = 0; what < 5; what++) {
@@ -1095,7 +1114,7 @@ static void test_end(void)
             g_clear_pointer(&p->a.qp, g_free);
             break;
         case 4:
-            break;              /* destroyed below */
+            break;              /* Destroyed below */
         }
         if (p->a.qp) {
             sim_qp_free(p->a.qp);
@@ -1107,7 +1126,7 @@ static void test_end(void)
     }
 }
 
-/* A CNP is owed when its queue pair goes, or what sends it, or the port */
+/* A CNP is pending when its queue pair, its sender, or the port goes down. */
 static void test_owed(void)
 {
     for (int what = 0; what < 5; what++) {
@@ -1143,7 +1162,7 @@ static void test_owed(void)
     }
 }
 
-/* The most bytes between increases: they are counted beyond 32 bits. */
+/* The maximum of bytes between increases needs more than 32 bits. */
 static void test_most_bytes(void)
 {
     Pair *p = uc_pair_new();

@@ -1,10 +1,10 @@
 /*
- * The context cache in virtual time: what waits, for how long, and in which
- * order; what is read, written and compared; memory that lies.
+ * The context cache in virtual time: which work waits, for how long and in
+ * which order; reads, writes and comparisons of images; corrupt context memory
  *
- * The other tests run with a cache of two contexts, too, where somebody wants
- * to see that nobody works on a queue pair whose context is out: a comparison
- * would fail. QRNIC_TEST_CONTEXTS, see sim.c.
+ * QRNIC_TEST_CONTEXTS (sim.c) runs all other tests with a cache of two contexts
+ * as well. An access to a queue pair without its context then fails a
+ * comparison.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,13 +17,13 @@
 #define LATENCY (10 * SIM_US)
 #define MOST 64u
 
-/* Node 0 has the cache; every queue pair is connected to one of node 1. */
+/* Node 0 has the cache. Each of its queue pairs is connected to node 1. */
 typedef struct World {
     Sim *sim;
     unsigned count;
     SimQp *a[MOST], *b[MOST];
-    PairEnd from, to;           /* memories */
-    int64_t left[MOST];         /* when a request of each left last; 0: never */
+    PairEnd from, to;           /* Memories */
+    int64_t left[MOST];         /* Time of the last request of each; 0: never */
 } World;
 
 static bool watch(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -67,7 +67,7 @@ static World *world_new(unsigned count, uint32_t entries, uint32_t stations,
         w->b[i] = sim_qp_new(&w->sim->node[1], 6, 6, 0, 8);
         sim_connect(w->a[i], w->b[i], NULL);
     }
-    /* What setting up has started is over, and 0 is no time of day. */
+    /* The setup is over, and the time is not 0, because 0 means never. */
     sim_run(w->sim, SIM_MS);
     w->sim->now = SIM_MS;
     w->sim->tap = watch;
@@ -128,7 +128,7 @@ static uint8_t *image(World *w, unsigned i)
            (uint64_t)w->a[i]->number * QRNIC_CONTEXT_IMAGE_SIZE;
 }
 
-/* Others use the cache, so that this context is not in it any more. */
+/* Evicts a context by using all others. */
 static void push_out(World *w, unsigned i)
 {
     for (unsigned n = 0; n < w->count; n++) {
@@ -138,7 +138,7 @@ static void push_out(World *w, unsigned i)
     }
 }
 
-/* A context that is out is waited for, one that is in is not. */
+/* A queue pair waits for its context only if the context is not cached. */
 static void test_latency(void)
 {
     World *w = world_new(3, 2, 4, LATENCY);
@@ -152,7 +152,7 @@ static void test_latency(void)
     g_assert_cmpint(w->left[0] - read, ==, LATENCY);
     expect_cqe(w->a[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpuint(misses(w), ==, before + 1);
-    /* The acknowledgement was a hit, and so is the next message. */
+    /* The ACK was a hit, and so is the next message. */
     before = hits(w);
     g_assert_cmpuint(before, >, 0);
     read = w->sim->now;
@@ -163,7 +163,9 @@ static void test_latency(void)
     world_free(w);
 }
 
-/* In order others wait, out of order they do not. */
+/*
+ * With stations only this queue pair waits; without stations the device waits.
+ */
 static void test_order(void)
 {
     for (unsigned stations = 0; stations < 2; stations++) {
@@ -181,7 +183,7 @@ static void test_order(void)
     }
 }
 
-/* So many fetches at a time as there are stations */
+/* The number of stations limits the concurrent fetches. */
 static void test_stations(void)
 {
     for (unsigned stations = 1; stations <= 4; stations *= 2) {
@@ -206,13 +208,13 @@ static void test_stations(void)
     }
 }
 
-/* What has changed is written, once, and what has not is not. */
+/* A changed context is written once; an unchanged one is not written. */
 static void test_write_back(void)
 {
     World *w = world_new(3, 2, 4, 0);
     uint64_t before;
 
-    /* All of them once: they are new. */
+    /* Evicts each context once, because new contexts are always written. */
     push_out(w, 0);
     sim_query(w->a[0]);
     push_out(w, 0);
@@ -230,7 +232,7 @@ static void test_write_back(void)
     world_free(w);
 }
 
-/* A cache with room for all misses nothing and writes nothing. */
+/* A cache with room for all contexts has no misses and no writes. */
 static void test_room(void)
 {
     World *w = world_new(8, 8, 4, LATENCY);
@@ -245,7 +247,7 @@ static void test_room(void)
     world_free(w);
 }
 
-/* Requests that come while the context is out wait, in order. */
+/* Requests that arrive during the fetch wait, in order. */
 static void test_inbound(void)
 {
     for (unsigned stations = 0; stations < 5; stations += 4) {
@@ -276,7 +278,7 @@ static void test_inbound(void)
     }
 }
 
-/* More frames than can wait are dropped, and sent again. */
+/* Frames beyond the waiting room are dropped and retransmitted. */
 static void test_full(void)
 {
     World *w = world_new(4, 2, 1, LATENCY);
@@ -315,7 +317,7 @@ static void expect_context_error(World *w, unsigned i, uint8_t syndrome)
     expect_state(w->a[i], QRNIC_QPS_ERR);
 }
 
-/* Memory that somebody has written to harms this queue pair and nobody else. */
+/* A corrupt image is an error of its queue pair only. */
 static void test_overwritten(void)
 {
     for (unsigned byte = 0; byte < QRNIC_CONTEXT_IMAGE_SIZE; byte++) {
@@ -332,7 +334,7 @@ static void test_overwritten(void)
         expect_context_error(w, 0, QRNIC_SYN_CONTEXT);
         g_assert_cmpuint(sim_counter(node(w),
                                      QRNIC_COUNTER_GE_CONTEXT_IMAGE), ==, 1);
-        /* It can be used again from RESET on. */
+        /* The queue pair works again after a move to RESET. */
         g_assert_cmpint(sim_modify(w->a[0], &(QrnicQpAttr) {
             .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
         }).status, ==, QRNIC_ST_OK);
@@ -343,7 +345,7 @@ static void test_overwritten(void)
     }
 }
 
-/* An image of before, which the device wrote itself */
+/* An older image that the device wrote itself is also corrupt. */
 static void test_replayed(void)
 {
     uint8_t old[QRNIC_CONTEXT_IMAGE_SIZE];
@@ -362,7 +364,7 @@ static void test_replayed(void)
     world_free(w);
 }
 
-/* Memory that cannot be read; and before that, written */
+/* Context memory that cannot be read, or cannot be written */
 static void test_broken(void)
 {
     for (unsigned writing = 0; writing < 2; writing++) {
@@ -396,7 +398,10 @@ static void test_broken(void)
     }
 }
 
-/* What is fetched goes: destroyed, to ERR, to RESET, or the device is reset. */
+/*
+ * During the fetch the queue pair is destroyed, moved to ERR or RESET, or the
+ * device is reset.
+ */
 static void test_gone(void)
 {
     for (unsigned what = 0; what < 8; what++) {
@@ -441,7 +446,7 @@ static void test_gone(void)
     }
 }
 
-/* The device keeps as many as its cache has room for if it got no memory. */
+/* Without context memory the cache limits the number of contexts. */
 static void test_commands(void)
 {
     SimOptions o = { .context_cache = 4, .context_bare = true };
@@ -467,7 +472,7 @@ static void test_commands(void)
         .sq.root = q[0]->sq, .rq.root = q[0]->rq,
     };
     g_assert_cmpint(qrnic_qp_create(e, &ctx).status, ==, QRNIC_ST_NO_RESOURCE);
-    /* A datagram queue pair has no such context. */
+    /* A datagram queue pair has no context. */
     ud = sim_datagram_new(&s->node[0], QRNIC_QPT_UD, NULL, 1);
     g_assert_cmpint(qrnic_context_memory_set(e, &m).status, ==, QRNIC_ST_BUSY);
     for (unsigned i = 0; i < 4; i++) {
@@ -503,8 +508,8 @@ static void test_commands(void)
 }
 
 /*
- * Without context memory: a member has no context, but one again in RESET, for
- * which there is room. Who is destroyed needs none.
+ * A member has no context. In RESET it is no member and has one, if there is
+ * room. DESTROY_QP needs none.
  */
 static void test_members(void)
 {
@@ -556,7 +561,7 @@ static void test_members(void)
     sim_free(s);
 }
 
-/* Many at once, over a wire that loses and reorders: every byte arrives. */
+/* Many queue pairs over a lossy wire with reordering: every byte arrives. */
 static void test_random(void)
 {
     for (unsigned mode = 0; mode < 4; mode++) {
@@ -588,7 +593,7 @@ static void test_random(void)
     }
 }
 
-/* A timer that expires while its context is out */
+/* The timer expires while the context is not cached. */
 static void test_timer(void)
 {
     World *w = world_new(3, 2, 4, LATENCY);
@@ -619,9 +624,9 @@ static uint64_t pieces(World *w)
 }
 
 /*
- * Frames that waited, each of them thousands of accesses: the engine makes a
- * pause, and what comes in that pause overtakes none of them. Another needs
- * the place in the cache meanwhile.
+ * Waiting frames cause thousands of accesses each, so the engine pauses between
+ * them. A frame that arrives in a pause does not overtake them. Another queue
+ * pair needs the cache entry meanwhile.
  */
 static void test_work(const void *opaque)
 {
@@ -641,7 +646,7 @@ static void test_work(const void *opaque)
     mtu_set(w);
     c.path_mtu = QRNIC_MTU_4096;
     if (opaque) {
-        /* No answer brings the context back, only the frames do. */
+        /* UC, because no ACK must fetch the context: only the frames do. */
         a = sim_uc_new(&w->sim->node[0], NULL);
         b = sim_uc_new(&w->sim->node[1], NULL);
         sim_uc_connect(a, b);
@@ -693,7 +698,7 @@ static void test_work(const void *opaque)
     world_free(w);
 }
 
-/* Frames of one leave room for those of others. */
+/* Frames of one queue pair leave room for those of others. */
 static void test_share(void)
 {
     World *w = world_new(4, 2, 1, LATENCY);
@@ -722,7 +727,10 @@ static void test_share(void)
     world_free(w);
 }
 
-/* Frames wait for a queue pair that goes, and for one that has its number. */
+/*
+ * Frames wait for a queue pair that is destroyed, and for a new one with its
+ * number.
+ */
 static void test_number_again(void)
 {
     World *w = world_new(3, 1, 1, LATENCY);
@@ -750,7 +758,7 @@ static void test_number_again(void)
     world_free(w);
 }
 
-/* A turn of the device, and what the other end answers */
+/* Runs the device once, and answers for the peer. */
 static void step(World *w)
 {
     SimFrame *f;
@@ -772,8 +780,9 @@ static void step(World *w)
 }
 
 /*
- * Who is only rung, and has not lost a turn to a miss, does not come before
- * one that waits for its turn: that one gets on at much the same pace.
+ * A doorbell without a miss does not move its queue pair before another that
+ * waits for its slot. The waiting one therefore progresses at much the same
+ * rate.
  */
 static void test_rung(void)
 {

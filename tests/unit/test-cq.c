@@ -1,5 +1,5 @@
 /*
- * Completion queues that change while they are used: size, moderation.
+ * Completion queues that change while they are in use: size, moderation
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,9 +9,7 @@
 #include "engine/queue/queue.h"
 #include "pair.h"
 
-/*
- * Resizing
- */
+/* Resizing */
 
 static void nop(SimQp *q, unsigned count)
 {
@@ -51,8 +49,8 @@ static QrnicResult resize(SimQp *q, uint8_t log_size)
 }
 
 /*
- * At every fill, consumed so far, old and new size: what was there is there
- * still, nothing else is, and it goes on for more than a pass.
+ * Resizes at every fill level, consumer index, old and new size. All CQEs
+ * remain, no other appears, and the CQ works for more than one pass.
  */
 static void test_resize(void)
 {
@@ -89,7 +87,7 @@ static void test_resize(void)
                     consume(q, 1, &index);
                     expect_no_cqe(q);
                 }
-                /* Exactly as many as it holds */
+                /* Exactly as many CQEs as entries */
                 nop(q, 1u << q->cq_log);
                 settle(p);
                 consume(q, 1u << q->cq_log, &index);
@@ -102,7 +100,7 @@ static void test_resize(void)
     }
 }
 
-/* Posts as many as the send queue holds at a time, and does not poll. */
+/* Posts in portions of the send queue's size, without polling. */
 static void nops(Pair *p, SimQp *q, unsigned count)
 {
     for (unsigned n; count; count -= n) {
@@ -113,8 +111,8 @@ static void nops(Pair *p, SimQp *q, unsigned count)
 }
 
 /*
- * A resize that takes several turns. CQEs come in every turn. Returns its
- * result; *count: CQEs that came.
+ * Resizes over several runs, with CQEs in each. Returns the result. *count: new
+ * CQEs.
  */
 static QrnicResult resize_in_turns(Pair *p, SimQp *q, uint8_t log_size,
                                    unsigned each_turn, unsigned *count)
@@ -135,7 +133,7 @@ static QrnicResult resize_in_turns(Pair *p, SimQp *q, uint8_t log_size,
         g_assert_true(n->kicked);
         n->kicked = false;
         qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
-        /* 64 KiB are moved, in 4 KiB each, and some CQEs are written. */
+        /* 64 KiB are moved in accesses of 4 KiB, and some CQEs are written. */
         g_assert_cmpuint(sim_work(n) - before, <=, 64 + 16 * each_turn);
     }
     settle(p);
@@ -186,7 +184,7 @@ static void test_resize_turns(void)
     check_in_turns(11, 12, 2000, 0, 32);
 }
 
-/* A resize that fails leaves the CQ in its old ring. */
+/* A failed resize leaves the CQ in its old ring. */
 static void test_resize_turns_refused(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -199,7 +197,7 @@ static void test_resize_turns_refused(void)
 
     sim_connect(q, other, NULL);
     nops(p, q, 1020);
-    /* More than 1024 CQEs when it ends */
+    /* More than 1024 CQEs at the end */
     r = resize_in_turns(p, q, 10, 32, &more);
     g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
     g_assert_cmpint(r.syndrome, ==, QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET);
@@ -258,16 +256,14 @@ static void test_resize_refused(void)
     g_assert_cmpint(qrnic_cq_resize(e, q->cq, &in).status, ==, QRNIC_ST_DMA);
     g_assert_cmpint(qrnic_cq_resize(e, 200, &in).status, ==,
                     QRNIC_ST_BAD_OBJECT);
-    /* It still works where it was. */
+    /* The old ring still works. */
     nop(q, 3);
     settle(p);
     consume(q, 3, &index);
     pair_free(p);
 }
 
-/*
- * Moderation
- */
+/* Moderation */
 
 static void moderate(SimQp *q, uint16_t count, uint16_t period)
 {
@@ -297,11 +293,11 @@ static void test_moderation_count(void)
     g_assert_cmpint(sim_cq_events(q->node), ==, 1);
     nop(q, 5);
     settle(p);
-    g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* not armed */
-    sim_cq_arm(q);              /* five wait that no event was there for */
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* Not armed */
+    sim_cq_arm(q);              /* Five CQEs have no event yet */
     settle(p);
     g_assert_cmpint(sim_cq_events(q->node), ==, 1);
-    /* Without moderation at once; and when it is taken away. */
+    /* The event comes at once without moderation, and when moderation ends. */
     moderate(q, 20, 0);
     nop(q, 1);
     sim_cq_arm(q);
@@ -320,24 +316,24 @@ static void test_moderation_period(void)
     moderate(q, 10, 50);
     sim_cq_arm(q);
     after(p, 100);
-    g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* none is there */
+    g_assert_cmpint(sim_cq_events(q->node), ==, 0);     /* No CQE exists */
     nop(q, 1);
     after(p, 30);
     nop(q, 1);
     after(p, 19);
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);
-    after(p, 2);                /* 50 after the first, not the second */
+    after(p, 2);                /* 50 us after the first, not the second */
     g_assert_cmpint(sim_cq_events(q->node), ==, 1);
     after(p, 200);
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);
-    /* The count is reached before the time, and the time is forgotten. */
+    /* The count is reached before the time, and cancels the timer. */
     sim_cq_arm(q);
     nop(q, 10);
     after(p, 5);
     g_assert_cmpint(sim_cq_events(q->node), ==, 1);
     after(p, 200);
     g_assert_cmpint(sim_cq_events(q->node), ==, 0);
-    /* A CQ that goes takes its deadline with it. */
+    /* A destroyed CQ cancels its timer. */
     sim_cq_arm(q);
     nop(q, 1);
     after(p, 5);
@@ -353,7 +349,7 @@ static void arm_solicited(SimQp *q)
     stl_le_p(record + QRNIC_CQ_RECORD_ARM_OFFSET, q->cq_arm | 1u << 31);
 }
 
-/* A second request, for less: what waits for the first one does so still. */
+/* A second request with lower values keeps the pending timer of the first. */
 static void test_moderation_second(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -372,8 +368,8 @@ static void test_moderation_second(void)
 }
 
 /*
- * A deadline at the very time of one before the reset: the environment's timer
- * does not know it yet.
+ * The deadline equals one from before the reset, which the timer of the
+ * environment does not know.
  */
 static void test_moderation_reset(void)
 {
@@ -405,8 +401,9 @@ static void test_moderation_reset(void)
 }
 
 /*
- * No solicited CQE for more than half of all indices: the last one is not
- * ahead for that. So many cannot be produced here; the indices are moved.
+ * More than half of all indices have passed without a solicited CQE. The last
+ * one must not count as new. The indices are moved, because so many CQEs take
+ * too long.
  */
 static void test_solicited_long_ago(void)
 {

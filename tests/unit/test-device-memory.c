@@ -1,6 +1,6 @@
 /*
- * Device memory: at either end of every operation, through windows, and what
- * an allocation leaves behind.
+ * Device memory: at either side of every operation, through windows, and
+ * cleared between allocations
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,11 +11,11 @@
 #include "pair.h"
 
 #define DM_LENGTH 10000
-#define REGION_OFFSET 1000      /* of the region in its DM */
+#define REGION_OFFSET 1000      /* Offset of the region in its DM */
 #define REGION_LENGTH 8000
-#define BASE 0x4000             /* what the region's user calls its memory */
+#define BASE 0x4000             /* Address of the region */
 
-/* A region of device memory at each end */
+/* A region of device memory at each side */
 typedef struct Dm {
     Pair *p;
     struct {
@@ -53,7 +53,7 @@ static Dm dm_new(void)
     uint64_t offset;
     QrnicMkeyCtx ctx;
 
-    /* Not where the memory begins */
+    /* The region does not start at the beginning of the memory. */
     dm_alloc(d.p->a.qp->node, 1, 0, &offset);
     d.a.number = dm_alloc(d.p->a.qp->node, DM_LENGTH, 0, &offset);
     d.a.region = d.p->a.qp->node->device_memory + offset + REGION_OFFSET;
@@ -82,7 +82,7 @@ static void request(Dm *d, SimWr wr)
     run(d);
 }
 
-/* Several packets, from device memory to device memory and back */
+/* Several packets between device memories, in both directions */
 static void test_transfer(void)
 {
     Dm d = dm_new();
@@ -161,7 +161,7 @@ static void test_window(void)
                           .num_sge = 1, .remote = 30, .rkey = bind.key });
     expect_cqe(d.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpmem(d.b.region + 130, 20, d.a.region, 20);
-    /* The window holds its region, the region its memory. */
+    /* A window keeps its region busy, and a region its memory. */
     g_assert_cmpuint(qrnic_mkey_destroy(n->engine, d.b.key >> 8).status, ==,
                      QRNIC_ST_BUSY);
     g_assert_cmpuint(qrnic_dm_free(n->engine, d.b.number).status, ==,
@@ -175,7 +175,10 @@ static void test_window(void)
     pair_free(d.p);
 }
 
-/* One byte beyond the region is still inside of the DM, and refused. */
+/*
+ * An access one byte behind the region is rejected, although it is inside the
+ * DM.
+ */
 static void test_range(void)
 {
     Dm d = dm_new();
@@ -189,7 +192,10 @@ static void test_range(void)
     pair_free(d.p);
 }
 
-/* No process finds what another left: not after FREE_DM, not after reset. */
+/*
+ * FREE_DM and a reset clear the memory, so that no process reads another's
+ * data.
+ */
 static void test_zeroed(void)
 {
     Dm d = dm_new();
@@ -200,7 +206,7 @@ static void test_zeroed(void)
     memset(n->device_memory + offset, 0x55, 8192);
     g_assert_cmpuint(qrnic_dm_free(n->engine, number).status, ==, QRNIC_ST_OK);
     g_assert_true(buffer_is_zero(n->device_memory + offset, 8192));
-    /* Nor what somebody wrote while they were nobody's */
+    /* A write between FREE_DM and ALLOC_DM is invisible as well. */
     memset(n->device_memory + offset, 0x66, 8192);
     number = dm_alloc(n, 8192, 0, &again);
     g_assert_cmphex(again, ==, offset);
@@ -226,7 +232,7 @@ static void test_reset(void)
     sim_free(s);
 }
 
-/* Runs of the engine until what is to be cleared is, all of it */
+/* Returns the number of runs until all memory is clear. */
 static unsigned runs_to_clear(SimNode *n)
 {
     unsigned runs = 0;
@@ -240,7 +246,7 @@ static unsigned runs_to_clear(SimNode *n)
     return runs;
 }
 
-/* Much memory is cleared in pieces of no more than 1 MiB. */
+/* Memory is cleared in steps of at most 1 MiB. */
 static void test_pieces(void)
 {
     const SimOptions o = { .device_memory = 16 << 20 };
@@ -264,7 +270,7 @@ static void test_pieces(void)
     g_assert_false(qrnic_engine_ready(n->engine));
     g_assert_cmphex(n->device_memory[1 << 20], ==, 0x55);
     qrnic_engine_run(n->engine, QRNIC_RUN_ROUNDS);
-    /* Another reset begins anew. */
+    /* A second reset starts again. */
     n->device_memory[0] = 1;
     qrnic_engine_reset(n->engine);
     g_assert_cmpuint(runs_to_clear(n), >=, 14);
@@ -282,10 +288,10 @@ static void test_alignment(void)
     g_assert_cmphex(offset, ==, 0);
     dm_alloc(n, 4, 14, &offset);
     g_assert_cmphex(offset, ==, 0x4000);
-    /* Between the two */
+    /* Between the two allocations */
     dm_alloc(n, 0x3000, 0, &offset);
     g_assert_cmphex(offset, ==, 0x1000);
-    /* Only offset 0 is a multiple of more than there is, and it is taken. */
+    /* Only offset 0 has this alignment, and it is in use. */
     g_assert_cmpuint(qrnic_dm_alloc(n->engine, &(QrnicDmCtx) {
         .length = 1, .log_alignment = 63 }).status, ==, QRNIC_ST_NO_RESOURCE);
     sim_free(s);

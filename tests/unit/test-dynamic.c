@@ -1,6 +1,6 @@
 /*
- * Dynamic connections: who connects to whom, what becomes of it when packets
- * are lost, repeated and reordered, and who gets an error.
+ * Dynamic connections: connects and disconnects, lost, repeated and reordered
+ * packets, and the errors of each side
  *
  * QRNIC_SEED=n runs only that seed of the random traffic.
  *
@@ -20,7 +20,7 @@
 #define IDLE 10                 /* 4.2 ms */
 #define LONG_IDLE 18            /* 1.07 s */
 
-/* Memory of a node, with its key; receive buffers are at its beginning. */
+/* Memory of a node, with its key. Receive buffers are at its beginning. */
 typedef struct Memory {
     uint64_t addr;
     uint8_t *data;
@@ -38,9 +38,9 @@ typedef struct World {
     SimConnect c;
     Target target[3];
     SimQp *initiator[4];
-    Memory m[4];                /* of the initiators */
+    Memory m[4];                /* Memories of the initiators */
     unsigned targets, initiators;
-    uint8_t flags;              /* of the initiators */
+    uint8_t flags;              /* Flags of the initiators */
     uint16_t responders;
     uint32_t context_cache;
 } World;
@@ -54,7 +54,7 @@ static Memory memory_new(SimNode *n)
     return m;
 }
 
-/* Each slot of the SRQ has its buffer. */
+/* Posts the next slot of the SRQ, which has a buffer of its own. */
 static void post_slot(Target *t)
 {
     SimSge sge = { t->m.addr + t->srq->head * SLOT, SLOT, t->m.key };
@@ -195,9 +195,7 @@ static QrnicCqe expect_error(SimQp *q, uint8_t status, uint8_t syndrome)
     return c;
 }
 
-/*
- * Operations
- */
+/* Operations */
 
 static void all_operations(World *w)
 {
@@ -259,7 +257,7 @@ static void all_operations(World *w)
     expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_CMP_SWAP);
     expect_cqe(w->initiator[0], QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_WRITE);
 
-    /* The region does not have the right to be flushed. */
+    /* The region lacks the right to be flushed. */
     wr = (SimWr) { .opcode = QRNIC_WQE_FLUSH, .flush = &flush };
     send_with(w, 0, &w->target[0], &wr, 0, 0, 0, KEY);
     run(w);
@@ -278,7 +276,7 @@ static void test_operations(void)
     }
 }
 
-/* What goes over the wire until nothing is left to do, as text */
+/* Logs the packets on the wire as text, until all work is done. */
 static bool log_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                     void *opaque)
 {
@@ -296,7 +294,10 @@ static void expect_log(GString *log, const char *what)
     g_string_truncate(log, 0);
 }
 
-/* 0: half; 1: full by CREATE_QP; 2: by an option on the way to RTR */
+/*
+ * 0: half handshake; 1: full, by CREATE_QP; 2: full, by an option on the move
+ * to RTR
+ */
 static void test_handshake(void)
 {
     for (unsigned full = 0; full < 3; full++) {
@@ -312,7 +313,7 @@ static void test_handshake(void)
         sim_run(w->sim, w->sim->now + SIM_MS);
         expect_log(log, full ? "CONNECT ACCEPT SEND_ONLY ACK" :
                                "CONNECT SEND_ONLY ACCEPT ACK");
-        /* It stays connected, and then it does not. */
+        /* The connection persists for the idle time, and then ends. */
         send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
         sim_run(w->sim, w->sim->now + SIM_MS);
         expect_log(log, "SEND_ONLY ACK");
@@ -326,7 +327,7 @@ static void test_handshake(void)
     }
 }
 
-/* Each message to another target: the order is that of the WQEs. */
+/* Each message goes to another target, and the order is that of the WQEs. */
 static void test_addresses(void)
 {
     World with = world_defaults(), *w;
@@ -379,8 +380,8 @@ static const char worked_example[] =
 typedef struct Conversation {
     World *w;
     GString *log;
-    uint32_t connection;        /* number of the last connection */
-    unsigned number;            /* that the example has in place of it */
+    uint32_t connection;        /* Number of the last connection */
+    unsigned number;            /* The example's number in place of it */
 } Conversation;
 
 static bool conversation_tap(Sim *s, unsigned from, const uint8_t *frame,
@@ -427,7 +428,7 @@ static void test_worked_example(void)
     world_free(w);
 }
 
-/* The longest WQE that there is: 35 segments */
+/* The longest WQE: 35 segments */
 static void test_longest_wqe(void)
 {
     World *w = world_new(world_defaults());
@@ -456,7 +457,7 @@ static void test_longest_wqe(void)
     world_free(w);
 }
 
-/* The bytes behind the BTH, and what the BTH says */
+/* Asserts the bytes behind the BTH, and the members of the BTH. */
 static bool bytes_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                       void *opaque)
 {
@@ -510,13 +511,11 @@ static void test_bytes(void)
     world_free(w);
 }
 
-/*
- * Loss: each packet once, in both handshakes; twice; all with much luck
- */
+/* Loss: each packet once, in both handshakes; each packet twice; random loss */
 
 typedef struct Fault {
     unsigned at, seen;
-    bool twice;                 /* else it is lost */
+    bool twice;                 /* Repeats the packet; false: loses it */
 } Fault;
 
 static bool fault_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -529,7 +528,8 @@ static bool fault_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     }
     if (f->twice) {
         s->tap = NULL;
-        s->repeat = 1000;       /* this one, by who asks behind us */
+        /* Repeats only this packet; the caller resets it */
+        s->repeat = 1000;
         return true;
     }
     return false;
@@ -617,8 +617,8 @@ static const Weather weathers[] = {
 #define AREA 2048u
 
 /*
- * 4 initiators send to 3 targets. Writes go to a place of their own, adds to
- * the same counter; sends are told apart by what is in them.
+ * 4 initiators send to 3 targets. Each write has an area of its own, atomics
+ * add to one counter, and sends differ in their content.
  */
 typedef struct Random {
     World *w;
@@ -637,7 +637,7 @@ static void random_post(Random *x, unsigned i)
     GRand *r = x->w->sim->rand;
     unsigned n = x->posted[i]++;
     Op *o = &x->op[i][n];
-    /* Behind the receive buffers, an area for each initiator */
+    /* An area for each initiator, behind the receive buffers */
     uint64_t remote = SLOTS * SLOT + i * 32768 + (n % 15) * AREA;
 
     o->opcode = opcodes[g_rand_int_range(r, 0, ARRAY_SIZE(opcodes))];
@@ -744,7 +744,7 @@ static void random_run(const Weather *k, uint32_t seed)
         for (unsigned i = 0; i < 4; i++) {
             failed |= x->failed[i];
         }
-        /* What an initiator in ERR did last is in doubt, for it alone. */
+        /* Only an initiator in ERR leaves its last atomics in doubt. */
         g_assert_cmpint(ldq_le_p(w->target[t].m.data + COUNTER) -
                         x->added[t], <=, failed ? OPS : 0);
     }
@@ -765,9 +765,7 @@ static void test_weather(gconstpointer opaque)
     }
 }
 
-/*
- * Refusals
- */
+/* Rejections */
 
 typedef struct Sends {
     const SimQp *of;
@@ -800,7 +798,7 @@ static void test_busy(void)
     send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
     sim_run(w->sim, w->sim->now + 100 * SIM_US);
     expect_recv(w, 0, 0, 0, 10);
-    /* The other one has to wait until the first has idled. */
+    /* The second initiator waits until the first has been idle. */
     send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 10, 0);
     sim_run(w->sim, w->sim->now + SIM_MS);
     expect_no_cqe(w->initiator[1]);
@@ -811,7 +809,7 @@ static void test_busy(void)
     expect_recv(w, 0, 1, 0, 10);
     g_assert_cmpint(count(w, 0, QRNIC_COUNTER_RX_CNAK), ==,
                     count(w, 1, QRNIC_COUNTER_TX_CNAK));
-    /* Behind the first CONNECT, and when it was accepted */
+    /* Sent behind the first CONNECT, and after the ACCEPT */
     g_assert_cmpint(sends.count, ==, 2);
     world_free(w);
 }
@@ -833,7 +831,7 @@ static void test_busy_exceeded(void)
                  QRNIC_SYN_DYNAMIC_BUSY);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_TX_CNAK), ==, 4);
     run(w);
-    /* From the beginning, now that the responder is free */
+    /* Connects again, because the responder is free now. */
     a = (QrnicQpAttr) { .mask = QRNIC_QP_STATE };
     g_assert_cmpint(sim_modify(w->initiator[1], &a).status, ==, QRNIC_ST_OK);
     w->initiator[1]->sq_producer = 0;
@@ -846,8 +844,8 @@ static void test_busy_exceeded(void)
 }
 
 /*
- * Whatever of its address differs, it is another connection; and the key is
- * looked at, although the target is the one that it is connected to.
+ * Any difference in the address means another connection. The key is checked
+ * even if the initiator is connected to this target.
  */
 static void test_address_differs(void)
 {
@@ -946,7 +944,7 @@ static void target_stop(World *w, bool destroy)
     }
 }
 
-/* With a connection, without, and in the middle of a message */
+/* With a connection, without one, and in the middle of a message */
 static void test_dead_target(void)
 {
     for (unsigned i = 0; i < 6; i++) {
@@ -996,7 +994,10 @@ static bool lose_answers(Sim *s, unsigned from, const uint8_t *frame,
     return !from;
 }
 
-/* Executed, and no answer arrives while the target remembers */
+/*
+ * The request is executed, but no response arrives while the target keeps the
+ * responder.
+ */
 static void test_late(void)
 {
     World with = world_defaults(), *w;
@@ -1015,7 +1016,7 @@ static void test_late(void)
     world_free(w);
 }
 
-/* A send of two packets, of which the second never comes */
+/* Loses the second packet of a send. */
 static bool lose_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                       void *opaque)
 {
@@ -1045,7 +1046,7 @@ static void test_dead_initiator(void)
     run(w);
     expect_cqe(w->initiator[1], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 1);
-    /* The WQE that the first one had taken */
+    /* The WQE that the first initiator's message had consumed */
     expect_recv(w, 0, 1, 0, 2000);
     w->initiator[0] = w->initiator[1];
     w->initiators = 1;
@@ -1063,7 +1064,7 @@ static bool lose_first_nak(Sim *s, unsigned from, const uint8_t *frame,
              !(*lost)++);
 }
 
-/* What one may not do the other one does not suffer from. */
+/* An error of one initiator has no effect on the other. */
 static void test_refused(void)
 {
     World with = world_defaults(), *w;
@@ -1088,7 +1089,7 @@ static void test_refused(void)
     world_free(w);
 }
 
-/* A read whose key goes before it is answered: the NAK has its PSN. */
+/* The key of a read is destroyed before the response: the NAK has its PSN. */
 static void test_refused_read(void)
 {
     World *w = world_new(world_defaults());
@@ -1096,7 +1097,7 @@ static void test_refused_read(void)
 
     w->sim->tap = lose_first_nak;
     w->sim->tap_opaque = &lost;
-    /* What the wire does not take is not read yet. */
+    /* A blocked wire delays the reads from memory. */
     w->sim->wire_room = 6;
     w->sim->wire_pause = 20 * SIM_US;
     send_op(w, 0, 0, QRNIC_WQE_RDMA_READ, 0, 60000, 0);
@@ -1110,11 +1111,9 @@ static void test_refused_read(void)
     world_free(w);
 }
 
-/*
- * A peer that lies
- */
+/* A peer that sends invalid packets */
 
-/* gid NULL: the one that all use */
+/* Delivers a packet to a node. gid: source, or NULL for the usual one. */
 static void inject_at(World *w, unsigned to, const QrnicTransport *t,
                       const uint8_t *gid)
 {
@@ -1181,14 +1180,14 @@ static void test_lies(void)
     sim_run(w->sim, w->sim->now + SIM_MS);
     expect_recv(w, 0, 0, 0, 10);
 
-    /* Requests and what ends a connection, of another one */
+    /* Requests and DISCONNECT of another connection */
     t = of(w, 1, QRNIC_OP_DC_SEND_ONLY, psn + 1);
     t.connection = seen_connection + 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
     t.connection = seen_connection;
     t.src_qpn++;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
-    /* And of this one, to another GID than it has come to so far */
+    /* Requests of this connection, to another GID than before */
     t.src_qpn--;
     other.gid[15] ^= 1;
     g_assert_cmpint(qrnic_gid_set(w->sim->node[1].engine, 4, &other).status,
@@ -1198,11 +1197,11 @@ static void test_lies(void)
     t = of(w, 1, QRNIC_OP_DC_DISCONNECT, psn + 1);
     t.connection = seen_connection - 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
-    /* An old CONNECT that the network had kept */
+    /* An old CONNECT that the network has delayed */
     t = of(w, 1, QRNIC_OP_DC_CONNECT, psn);
     t.connection = seen_connection - 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
-    /* The halves, and other services */
+    /* Opcodes of the other half, and of other services */
     t = of(w, 1, QRNIC_OP_DC_ACCEPT, psn);
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
     t = of(w, 1, QRNIC_OP_DC_ACK, psn);
@@ -1215,12 +1214,14 @@ static void test_lies(void)
     drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
     t = of(w, 0, QRNIC_OP_RC_ACK, psn);
     drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
-    /* To a responder by its own number, which nobody has to know */
+    /* A responder cannot be addressed by its own number. */
     t = of(w, 1, QRNIC_OP_DC_SEND_ONLY, psn + 1);
     t.connection = seen_connection;
     t.dest_qpn++;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_NO_QP);
-    /* Answers of another connection, another target; a CNAK that is late */
+    /*
+     * Responses of another connection and another target; a CNAK that is late
+     */
     t = of(w, 0, QRNIC_OP_DC_ACK, psn);
     t.connection = seen_connection + 1;
     drops(w, 0, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
@@ -1240,7 +1241,9 @@ static void test_lies(void)
     world_free(w);
 }
 
-/* A newer connection of the same initiator takes the responder over. */
+/*
+ * A newer connection of the same initiator replaces the responder's connection.
+ */
 static void test_newer(void)
 {
     World with = world_defaults(), *w;
@@ -1255,7 +1258,7 @@ static void test_newer(void)
     t.connection = (seen_connection + 1) & 0xffffff;
     inject(w, 1, &t);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
-    /* The same again is accepted again. */
+    /* A repeated CONNECT is accepted again. */
     inject(w, 1, &t);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_ACCEPTS), ==, 2);
     run(w);
@@ -1296,7 +1299,9 @@ static void test_old_when_stopped(void)
     world_free(w);
 }
 
-/* What the network had kept is not executed again, for some time. */
+/*
+ * Packets that the network has delayed are not executed again, for some time.
+ */
 static void test_ended(void)
 {
     World *w = world_new(world_defaults());
@@ -1317,12 +1322,12 @@ static void test_ended(void)
     world_free(w);
 }
 
-/* A responder that has something to say still is not idle. */
+/* A responder with a pending reply is not idle. */
 static void test_owing(void)
 {
     World with = world_defaults(), *w;
 
-    with.c.timeout = 21;        /* 8.6 s: nothing is asked again */
+    with.c.timeout = 21;        /* 8.6 s: no request is repeated */
     w = world_new(with);
     w->sim->wire_room = 6;
     w->sim->wire_pause = 5000 * SIM_MS;
@@ -1334,7 +1339,7 @@ static void test_owing(void)
     world_free(w);
 }
 
-/* More of them than a target keeps answers, and than it has responders */
+/* More initiators than the target has responders and stored replies */
 static void test_flood(void)
 {
     World *w = world_new(world_defaults());
@@ -1355,9 +1360,7 @@ static void test_flood(void)
     world_free(w);
 }
 
-/*
- * Objects
- */
+/* Objects */
 
 static void refused_ctx(World *w, QrnicQpCtx ctx, uint8_t status,
                         uint32_t syndrome)
@@ -1406,14 +1409,14 @@ static void test_objects(void)
         c.dynamic = (QrnicDynamicAttr) { .idle = 19 });
     BAD(BAD_PARAM, DYNAMIC, c.type = QRNIC_QPT_RC);
 #undef BAD
-    /* More than there are numbers: none of them is kept. */
+    /* More responders than numbers: none is created. */
     c = good;
     c.dynamic.responders = 300;
     refused_ctx(w, c, QRNIC_ST_NO_RESOURCE, 0);
     c.dynamic.responders = 250;
     refused_ctx(w, c, QRNIC_ST_OK, 0);
 
-    /* The responders are nobody's. */
+    /* The numbers of the responders belong to no object. */
     for (uint32_t i = 1; i <= 4; i++) {
         uint32_t number = w->target[0].qp->number + i;
 
@@ -1428,13 +1431,13 @@ static void test_objects(void)
     g_assert_cmpint(qrnic_srq_destroy(n->engine,
                                       w->target[0].srq->number).status, ==,
                     QRNIC_ST_BUSY);
-    /* No target sends. */
+    /* A target cannot send. */
     a = sim_attr_rts();
     g_assert_cmpint(sim_modify(w->target[0].qp, &a).status, ==,
                     QRNIC_ST_BAD_STATE);
     a = sim_query(w->initiator[0]);
     g_assert_cmpint(a.qp_type, ==, QRNIC_QPT_DC_INI);
-    /* Of the options it has one. */
+    /* A target has one option only. */
     a = (QrnicQpAttr) { .mask = QRNIC_QP_STATE };
     g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==, QRNIC_ST_OK);
     a = (QrnicQpAttr) {
@@ -1451,7 +1454,7 @@ static void test_objects(void)
                     QRNIC_ST_BAD_PARAM);
     a.options = QRNIC_QPO_FULL_HANDSHAKE;
     g_assert_cmpint(sim_modify(w->initiator[0], &a).status, ==, QRNIC_ST_OK);
-    /* The 251 others go with the node, as if it were reset. */
+    /* The other 251 objects are freed with the node, as in a reset. */
     sim_qp_free(w->initiator[0]);
     sim_free(w->sim);
     g_free(w->target[0].srq->next);
@@ -1460,7 +1463,7 @@ static void test_objects(void)
     g_free(w);
 }
 
-/* In the middle of messages and answers, at both ends */
+/* A reset in the middle of messages and responses, at both sides */
 static void test_reset(void)
 {
     for (unsigned node = 0; node < 2; node++) {
@@ -1492,7 +1495,7 @@ static void test_after_reset(void)
     World *w = world_new(world_defaults());
     SimNode *n = &w->sim->node[0];
 
-    /* Here 24 bits of the clock are not newer than those of the beginning. */
+    /* At this time, 24 bits of the clock are not newer than at the start. */
     w->sim->now += 12000 * SIM_MS;
     send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
     sim_run(w->sim, w->sim->now + 100 * SIM_MS);
@@ -1508,7 +1511,10 @@ static void test_after_reset(void)
     world_free(w);
 }
 
-/* A restarted process has no state of the earlier process. */
+/*
+ * Restarts the process of a node. A restarted process has no state of the
+ * earlier process.
+ */
 static void initiator_restart(World *w)
 {
     SimNode *n = &w->sim->node[0];
@@ -1521,8 +1527,8 @@ static void initiator_restart(World *w)
 }
 
 /*
- * A restarted initiator connects to a target that still has a responder for
- * it, although the target has seen higher numbers.
+ * A restarted initiator connects to a target that still has a responder for it,
+ * although the target has seen higher numbers.
  */
 static void test_restart(void)
 {
@@ -1570,8 +1576,8 @@ static void test_restart_wrapped(void)
 }
 
 /*
- * A restarted target has no responder of earlier connections. An idle
- * initiator connects again.
+ * A restarted target has no responder of earlier connections. An idle initiator
+ * connects again.
  */
 static void test_target_restart(void)
 {
@@ -1607,7 +1613,7 @@ static void test_error(void)
     /* The responder is free, so that nothing has to expire. */
     run(w);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 0);
-    /* An initiator flushes what has not gone. */
+    /* An initiator flushes the WQEs that it has not sent. */
     w->sim->loss = 1000;
     send_op(w, 0, 0, QRNIC_WQE_SEND, 0, 10, 0);
     sim_run(w->sim, w->sim->now + SIM_US);
@@ -1618,7 +1624,7 @@ static void test_error(void)
     world_free(w);
 }
 
-/* Between queue pairs of one device, whatever the wire does */
+/* Between queue pairs of one device, with a blocked and a lossy wire */
 static void test_loopback(void)
 {
     World *w = world_new(world_defaults());
@@ -1635,7 +1641,7 @@ static void test_loopback(void)
     world_free(w);
 }
 
-/* They count where their target does. */
+/* Responders count in the set of their target. */
 static void test_counter_set(void)
 {
     World *w = world_new(world_defaults());
@@ -1663,8 +1669,8 @@ static void test_counter_set(void)
 }
 
 /*
- * A process that is killed: all its queue pairs go in the middle of what they
- * do, in any order, and receive WQEs are given back to SRQs that go last.
+ * A process is killed: all its queue pairs are destroyed in the middle of their
+ * work, in any order. Receive WQEs return to SRQs, which are destroyed last.
  */
 static void destroyed(uint32_t seed, unsigned node)
 {
@@ -1712,7 +1718,7 @@ static void test_destroyed(void)
     }
 }
 
-/* With a cache of contexts none of them has one. */
+/* Dynamic queue pairs have no context in a context cache. */
 static void test_contexts(void)
 {
     World with = world_defaults(), *w;
