@@ -26,7 +26,7 @@
 #define DEPTH 4u                /* Outstanding messages of one queue pair */
 #define CQ_LOG 12
 #define KEY 0x616c6c746f616c6cull
-#define INITIATORS 4u           /* Of a process */
+#define INITIATORS 4u           /* Initiators of a process */
 #define RESPONDERS 16u
 #define REST 5                  /* Idle time of initiators: 131 us */
 #define PROCESSES 8u            /* While nodes grow */
@@ -447,8 +447,8 @@ static int64_t use(World *w, uint32_t messages)
 
             /*
              * A queue pair without room is skipped. No side may get far ahead,
-             * because the wire carries the ACKs of the other side, and a faster
-             * side would delay it.
+             * because the wire also carries ACKs, and a faster side would delay
+             * those of its peer.
              */
             for (unsigned n = 0; n < 2 * WINDOW &&
                                  s->posted - MIN(s->done, to->posted) < WINDOW;

@@ -1,9 +1,10 @@
 /*
  * Experiment: the latency of dynamic connections. Measures the first message
  * with half and with full handshake beside a message on an existing connection.
- * Measures how often a pool of initiators has one that is connected to the
- * target, and how often a target has a free responder. In virtual time: a frame
- * takes 100 ns on the wire, the path as long as given, everything else nothing.
+ * Measures how often a pool of initiators is connected to the target of a
+ * message, and how often a target has a free responder. In virtual time: a
+ * frame takes 100 ns on the wire, the path as long as given, everything else
+ * nothing.
  *
  * Prints rows for tools/experiments. Arguments: messages for each pool, and the
  * factor by which the number of users grows.
@@ -170,8 +171,8 @@ static void latencies(void)
 }
 
 /*
- * A pool of initiators: uses the one that is connected to the target, or else
- * the least recently used one.
+ * A pool of initiators: uses an initiator that is connected to the target, or
+ * else the least recently used initiator.
  */
 
 /*

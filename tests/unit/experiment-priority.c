@@ -1,8 +1,9 @@
 /*
- * Experiment: the latency of a write of 64 bytes beside bulk flows of 1 MiB,
- * with round robin and with a priority for the short flow. In virtual time: the
- * wire accepts a burst of frames at once and needs 100 ns for each; the path is
- * 500 ns long; everything else takes no time.
+ * Experiment: the latency of a short write beside bulk flows, with round robin
+ * and with a priority for the short flow. The write has 64 bytes, a bulk
+ * message 1 MiB. In virtual time the wire accepts a burst of frames at once and
+ * needs 100 ns for each. The path is 500 ns long; everything else takes no
+ * time.
  *
  * Prints rows for tools/experiments. Arguments: most flows, short writes.
  *

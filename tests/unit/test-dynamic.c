@@ -1624,7 +1624,7 @@ static void test_error(void)
     world_free(w);
 }
 
-/* Between queue pairs of one device, with a blocked and a lossy wire */
+/* Between queue pairs of one device, with a wire that loses every frame */
 static void test_loopback(void)
 {
     World *w = world_new(world_defaults());

@@ -1,10 +1,11 @@
 /*
- * Exactly once and in order, over a wire that loses, reorders and repeats, also
- * what has long been acknowledged: writes, sends, reads and atomics of
- * connections and of members of a carrier, with all options. What an atomic
- * adds to looks like PSNs to come, so that nobody takes the one for the other.
+ * Every request is executed exactly once and in order, over a wire that loses,
+ * reorders and repeats packets, old acknowledged ones included. Writes, sends,
+ * reads and atomics of connections and of members of a carrier, with all
+ * options. The value of the atomics looks like later PSNs, so that an exchange
+ * of both would be detected.
  *
- * QRNIC_SEED=n runs only that seed, QRNIC_SEEDS=n so many.
+ * QRNIC_SEED=n runs only that seed, QRNIC_SEEDS=n that many.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,27 +16,27 @@
 #include "pair.h"
 
 #define MEMBERS 4
-#define FRAMES 512              /* that may come again */
+#define FRAMES 512              /* Frames that can be repeated */
 #define SEEDS 30
 #define STEPS 3000
-#define MOST 64u                /* requests under way */
+#define MOST 64u                /* Outstanding requests */
 #define RECEIVES 128u
 
-/* Where in the memories: each write has a slot of its own. */
+/* Layout of the memories. Each write has a slot of its own. */
 #define SLOTS 220
 #define SLOT_BYTES 3072
 #define READ_AT (800 * 1024)
 #define READ_BYTES 20000
 #define COUNTER_AT (900 * 1024)
-#define ANSWERS_AT (COUNTER_AT + 8)     /* of atomics */
+#define ANSWERS_AT (COUNTER_AT + 8)     /* Results of atomics */
 #define SEND_AT (COUNTER_AT + 4096)
 #define RECEIVE_AT (COUNTER_AT + 8192)
 #define RECEIVE_BYTES 64
 
 typedef struct Request {
     uint8_t opcode;
-    uint32_t len, number;       /* number: among those of its kind */
-    uint64_t answer;            /* of an atomic */
+    uint32_t len, number;       /* Number among requests of its kind */
+    uint64_t answer;            /* Result of an atomic */
 } Request;
 
 typedef struct Stream {
@@ -43,7 +44,7 @@ typedef struct Stream {
     Request request[MOST];
     unsigned head, tail;
     uint32_t writes, sends, adds, posted, received;
-    uint64_t value;             /* that atomics add to, when all is done */
+    uint64_t value;             /* Value of the counter after all atomics */
     bool complete[SLOTS];
     bool reading, failed;
 } Stream;
@@ -68,9 +69,7 @@ static uint32_t below(World *w, uint32_t n)
     return g_rand_int_range(w->rand, 0, n);
 }
 
-/*
- * The wire
- */
+/* The wire */
 
 static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                 void *opaque)
@@ -84,7 +83,7 @@ static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return true;
 }
 
-/* One of late, or of any time */
+/* Repeats a recent frame, or one of any time. */
 static void again(World *w)
 {
     unsigned i = below(w, 2) ? below(w, FRAMES) :
@@ -98,9 +97,7 @@ static void again(World *w)
     }
 }
 
-/*
- * Requests
- */
+/* Requests */
 
 static Request *request_new(Stream *x, uint8_t opcode, uint32_t number,
                             uint32_t len)
@@ -142,7 +139,7 @@ static uint64_t answer_at(uint32_t number)
     return ANSWERS_AT + 8 * (number % MOST);
 }
 
-/* The answer of the next one is a PSN that is on its way by then. */
+/* Posts an atomic whose result is a PSN that will be in flight then. */
 static void add_post(World *w, Stream *x)
 {
     uint32_t psn = qrnic_psn_add(sim_query(x->a.qp).sq_psn, below(w, 60));
@@ -158,7 +155,7 @@ static void add_post(World *w, Stream *x)
     sim_post_send(x->a.qp, &wr);
 }
 
-/* One at a time, as they have one place */
+/* Posts a read if none is outstanding, because reads share one buffer. */
 static void read_post(World *w, Stream *x)
 {
     if (!x->reading) {
@@ -199,9 +196,7 @@ static void receive_post(Stream *x)
     }
 }
 
-/*
- * Completions
- */
+/* Completions */
 
 static void expect_done(Stream *x, const Request *q)
 {
@@ -210,7 +205,7 @@ static void expect_done(Stream *x, const Request *q)
     switch (q->opcode) {
     case QRNIC_WQE_RDMA_WRITE:
         g_assert_cmpmem(x->a.data + at, q->len, x->b.data + at, q->len);
-        /* Nobody writes there any more. */
+        /* The slot is overwritten, to detect a later write. */
         memset(x->b.data + at, 0xee, SLOT_BYTES);
         x->complete[q->number] = true;
         break;
@@ -242,7 +237,7 @@ static void stream_poll(Stream *x)
         }
     }
     while (sim_poll(x->a.qp, &c)) {
-        /* The wire is bad enough for that; what follows is flushed. */
+        /* Retries can be exhausted on this wire; later requests are flushed. */
         if (c.status != QRNIC_WC_SUCCESS) {
             g_assert_true(x->failed || c.status == QRNIC_WC_RETRY_EXC_ERR);
             x->failed = true;
@@ -277,9 +272,7 @@ static void step(World *w)
     }
 }
 
-/*
- * A life
- */
+/* One run */
 
 static void end_init(PairEnd *e, SimNode *n)
 {
@@ -360,7 +353,7 @@ static void world_free(World *w)
     g_free(w);
 }
 
-/* All that was posted is done, and nothing was done since. */
+/* Asserts that all posted requests were executed, and nothing else. */
 static void expect_end(const Stream *x)
 {
     for (unsigned slot = 0; slot < SLOTS; slot++) {
@@ -375,7 +368,7 @@ static void expect_end(const Stream *x)
     }
 }
 
-/* How many requests were done */
+/* Returns the number of executed requests. */
 static unsigned live(const Case *k, uint32_t seed)
 {
     World *w = world_new(k, seed);

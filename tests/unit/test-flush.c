@@ -1,6 +1,6 @@
 /*
- * Atomic writes and flushes: what they do, what is refused, and that they
- * are executed once whatever is lost.
+ * Atomic writes and flushes: their effect, invalid requests, and exactly-once
+ * execution with loss
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -67,7 +67,9 @@ static void test_write(void)
     pair_free(p);
 }
 
-/* A flag behind data: each time that the flag is there, so is the data. */
+/*
+ * A flag is written behind data: whenever the flag is set, the data is there.
+ */
 static void test_order(void)
 {
     Pair *p = pair_new(4, NULL, NULL);
@@ -93,7 +95,7 @@ static void test_order(void)
         expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_ATOMIC_WRITE);
         g_assert_cmpuint(ldq_le_p(p->b.data + 8192), ==, i);
     }
-    /* Each is executed once, whatever came twice. */
+    /* Each request is executed once, in spite of repeated packets. */
     g_assert_cmpuint(sim_counter(p->b.qp->node,
                                  QRNIC_COUNTER_RX_ATOMIC_WRITE), ==, 200);
     g_assert_cmpuint(sim_counter(p->b.qp->node,
@@ -109,7 +111,10 @@ static bool lose_response(Sim *s, unsigned from, const uint8_t *frame,
     return from != 1 || !*left || !(*left)--;
 }
 
-/* The answer is lost; meanwhile the memory changes, and stays as it is. */
+/*
+ * The response is lost, and the memory changes meanwhile. The duplicate does
+ * not change it again.
+ */
 static void test_once(void)
 {
     Pair *p = pair_new(5, NULL, NULL);
@@ -149,9 +154,9 @@ static void test_flush(void)
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_FLUSH);
     g_assert_cmpmem(p->a.data, 10000, p->b.data, 10000);
-    /* Of the whole region, with an address and length that are nowhere */
+    /* A flush of the whole region ignores address and length. */
     post_flush(p, key, 1, UINT32_MAX, QRNIC_FLUSH_GLOBAL, QRNIC_FLUSH_MR);
-    /* And of nothing */
+    /* A flush of 0 bytes */
     post_flush(p, key, p->b.addr, 0, QRNIC_FLUSH_GLOBAL, QRNIC_FLUSH_RANGE);
     run(p);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_FLUSH);
@@ -215,7 +220,7 @@ static void test_misaligned(void)
     pair_free(p);
 }
 
-/* Their answers count as those of reads do: no more under way than agreed. */
+/* Their responses count like those of reads, against the agreed depth. */
 static void test_depth(void)
 {
     SimConnect c = sim_connect_default();

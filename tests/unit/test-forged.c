@@ -1,10 +1,10 @@
 /*
- * Forged packets, a wire that does all it can, and software that resets,
- * destroys and modifies at any time: connections, carriers and their members,
- * with all options. Nobody knows what comes of it; but the device goes on, and
- * keeps nothing when all that it has is in RESET.
+ * Forged packets, a wire with all faults, and software that resets, destroys
+ * and modifies at any time: connections, carriers and members, with all
+ * options. The results are unknown, but the device must survive, and must keep
+ * no resource once everything is in RESET.
  *
- * QRNIC_SEED=n runs only that seed, QRNIC_SEEDS=n so many.
+ * QRNIC_SEED=n runs only that seed, QRNIC_SEEDS=n that many.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,12 +17,12 @@
 #define QPS 10
 #define CARRIERS 2
 #define NO_CARRIER CARRIERS
-#define FRAMES 64               /* that may come again */
+#define FRAMES 64               /* Frames that can be repeated */
 #define SEEDS 50
 #define STEPS 3000
 #define LONGEST 60000
 
-/* Of the frames of the simulated wire, which have no VLAN tag */
+/* Offsets in frames of the simulated wire, which have no VLAN tag */
 #define IP 14
 #define BTH (IP + 20 + 8)
 #define BTH_BYTES 12
@@ -43,9 +43,7 @@ static uint32_t below(World *w, uint32_t n)
     return g_rand_int_range(w->rand, 0, n);
 }
 
-/*
- * The wire
- */
+/* The wire */
 
 static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                 void *opaque)
@@ -64,7 +62,7 @@ static bool marks(Sim *s, unsigned from, const uint8_t *frame, size_t len)
     return below(s->tap_opaque, 10) == 0;
 }
 
-/* So far from what the low 24 bits were, and the others as they were */
+/* Changes the low 24 bits by a random distance, and keeps the others. */
 static void shift24(World *w, uint8_t *at, int32_t most)
 {
     uint32_t old = ldl_be_p(at);
@@ -79,7 +77,7 @@ static void forge(World *w, uint8_t *frame, size_t len)
     uint8_t *bth = frame + BTH, *more = bth + BTH_BYTES;
 
     switch (below(w, 8)) {
-    case 0:                     /* opcode, of the same service */
+    case 0:                     /* Opcode of the same service */
         bth[0] = (bth[0] & 0xe0) | below(w, 32);
         break;
     case 1:                     /* AckReq and the marks */
@@ -89,26 +87,26 @@ static void forge(World *w, uint8_t *frame, size_t len)
     case 3:                     /* PSN */
         shift24(w, bth + 8, 300);
         break;
-    case 4:                     /* any byte of the other headers */
+    case 4:                     /* Any byte of the other headers */
         if (behind) {
             more[below(w, MIN(behind, 60))] = below(w, 256);
         }
         break;
-    case 5:                     /* a PSN in a SACK, say */
+    case 5:                     /* For example a PSN in a SACK */
         if (behind >= 16) {
             shift24(w, more + 4 * below(w, 4), 150);
         }
         break;
-    case 6:                     /* pad */
+    case 6:                     /* Pad */
         bth[1] ^= 0x10 << below(w, 2);
         break;
-    case 7:                     /* destination */
+    case 7:                     /* Destination */
         bth[7] = below(w, 40);
         break;
     }
 }
 
-/* One that the wire had comes again, with up to three changes. */
+/* Repeats a frame with up to three changes. */
 static void forged_inject(World *w)
 {
     unsigned i = below(w, FRAMES);
@@ -133,9 +131,7 @@ static void forged_inject(World *w)
     sim_inject(w->sim, w->to[i], frame, len);
 }
 
-/*
- * Software. It may ask for what is refused.
- */
+/* Software, which may also issue invalid commands */
 
 static void state_set(SimQp *q, uint8_t state)
 {
@@ -251,7 +247,7 @@ static void end_replace(World *w, PairEnd *e)
 {
     SimQp *old = e->qp;
 
-    /* Its CQ and its memory stay. */
+    /* CQ and memory stay. */
     g_assert_cmpint(qrnic_qp_destroy(old->node->engine, old->number).status,
                     ==, QRNIC_ST_OK);
     e->qp = sim_qp_new(old->node, 6, 6, 3, 9);
@@ -339,9 +335,7 @@ static void step(World *w)
     }
 }
 
-/*
- * A life
- */
+/* One run */
 
 static World *world_new(uint32_t seed)
 {
@@ -425,7 +419,10 @@ static void expect_nothing_kept(World *w)
     }
 }
 
-/* What must have happened somewhere, else all this shows nothing */
+/*
+ * Counters that must not be 0 after all runs, because the test would otherwise
+ * prove nothing
+ */
 static const enum qrnic_counter wanted[] = {
     QRNIC_COUNTER_RX_INNER, QRNIC_COUNTER_RX_INNER_EARLY,
     QRNIC_COUNTER_BUFFERED_PACKETS, QRNIC_COUNTER_PLACED_PACKETS,
@@ -436,7 +433,7 @@ static const enum qrnic_counter wanted[] = {
 };
 static uint64_t happened[ARRAY_SIZE(wanted)];
 
-/* In every third life nothing is in RESET when the device goes. */
+/* In every third run the device ends without a move to RESET. */
 static void live(uint32_t seed)
 {
     World *w = world_new(seed);

@@ -1,6 +1,6 @@
 /*
- * The walk over the headers of a frame: frames of each kind, cut at each
- * byte, and with lengths that are not true.
+ * The walk over the headers of a frame: frames of each kind, truncated at each
+ * byte, and with wrong lengths
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,10 @@
 
 #include <sys/mman.h>
 
-/* The bytes of each, as on the wire: addresses, [tags,] type, IP, ports, ... */
+/*
+ * The bytes of each frame in wire order: addresses, [tags,] type, IP, ports,
+ * ...
+ */
 #define MACS "020000000002 020000000001 "
 #define TAG_100 "8100 6064 "
 #define TAG_0 "8100 a000 "
@@ -50,7 +53,7 @@ static const Good good[] = {
         .ip = 14, .ip_len = 20, .ip_total = 32, .protocol = 17,
         .traffic_class = 0x68, .hop_limit = 64, .l4 = 34, .l4_len = 12,
     }, {
-        /* With options, and padding of the link behind the packet */
+        /* With IP options, and link padding behind the packet */
         "tcp-ipv4-options-vlan",
         MACS TAG_100 IPV4 "4700 0034 0001 0000 3f06 0000 " ADDRESSES_4
         "0101010101010100 " TCP_4 "eeee",
@@ -78,13 +81,16 @@ static const Good good[] = {
         .tci = 0xa000, .network = QRNIC_NET_IPV6, .ip = 18, .ip_len = 40,
         .ip_total = 64, .protocol = 6, .hop_limit = 5, .l4 = 58, .l4_len = 24,
     }, {
-        /* Nobody in here looks behind a service tag. */
+        /* The device does not parse headers behind a service tag, */
         "two-tags",
         MACS TAG_SERVICE TAG_100 IPV4 "4500 0020 0001 4000 4011 0000 "
         ADDRESSES_4 UDP_4,
         54, NO_TAG, .tags_len = 8, .ethertype = 0x88a8,
     }, {
-        /* Nor behind a second tag; a third is no reason to be longer. */
+        /*
+         * nor behind a second tag. A third tag does not extend the allowed
+         * length.
+         */
         "three-tags",
         MACS TAG_100 TAG_100 TAG_100 IPV4 "4500 0020 0001 4000 4011 0000 "
         ADDRESSES_4 UDP_4,
@@ -139,7 +145,10 @@ static void frame_of(const Good *g, uint8_t frame[FRAME_MAX])
     g_assert_cmpuint(len, ==, g->len);
 }
 
-/* Bytes that end where memory ends: reading one more is the end. */
+/*
+ * A buffer that ends at the end of mapped memory, so that a read behind it
+ * faults.
+ */
 static uint8_t *edge;
 
 static QrnicHeaders walk_at_edge(const uint8_t *frame, size_t len)
@@ -170,7 +179,7 @@ static void check_addresses(const QrnicHeaders *h)
     g_assert_cmpmem(h->dgid, 16, want, 16);
 }
 
-/* What is known of a good frame when no more than len bytes of it are there */
+/* Checks the result for a valid frame of which only len bytes exist. */
 static void check(const QrnicHeaders *h, const Good *want, size_t len)
 {
     bool tagged = want->tagged && len >= 18;
@@ -226,7 +235,7 @@ static void test_cut(const void *opaque)
     }
 }
 
-/* One field of a good frame says what is not so. */
+/* A valid frame with one wrong field */
 typedef struct Lie {
     const char *of;
     size_t at;
@@ -236,13 +245,13 @@ typedef struct Lie {
 } Lie;
 
 static const Lie lies[] = {
-    /* The version is not that of the Ethernet type. */
+    /* The version contradicts the Ethernet type. */
     { "udp-ipv4", 14, { 0x65, 0 }, QRNIC_NET_NONE },
     { "udp-ipv6", 14, { 0x45, 0 }, QRNIC_NET_NONE },
-    /* The IPv4 header is shorter than one is, or longer than the frame. */
+    /* The IPv4 header is too short, or longer than the frame. */
     { "udp-ipv4", 14, { 0x44, 0 }, QRNIC_NET_NONE },
     { "udp-ipv4", 14, { 0x49, 0 }, QRNIC_NET_NONE },
-    /* It ends where the frame ends: there are no ports. */
+    /* The IPv4 header ends with the frame, so there are no ports. */
     { "udp-ipv4", 14, { 0x48, 0 }, QRNIC_NET_IPV4, 32 },
     /* The packet is longer than the frame, or shorter than its header. */
     { "udp-ipv4", 16, { 0, 33 }, QRNIC_NET_IPV4, 0, 34 },
@@ -254,9 +263,9 @@ static const Lie lies[] = {
     { "udp-ipv6", 18, { 0xff, 0xff }, QRNIC_NET_IPV6, 0, 54 },
     { "roce-v1", 18, { 0, 13 }, QRNIC_NET_GRH },
     { "roce-v1", 14, { 0x45, 0 }, QRNIC_NET_NONE },
-    /* Not even if it says so is there UDP behind a GRH. */
+    /* A GRH is never followed by UDP, whatever its next header is. */
     { "roce-v1", 20, { 17, 5 }, QRNIC_NET_GRH, 52 },
-    /* It ends inside the UDP or TCP header. */
+    /* The packet ends inside the UDP or TCP header. */
     { "udp-ipv4", 16, { 0, 20 }, QRNIC_NET_IPV4, 20, 34 },
     { "udp-ipv4", 16, { 0, 27 }, QRNIC_NET_IPV4, 27, 34 },
     { "udp-ipv6", 18, { 0, 0 }, QRNIC_NET_IPV6, 40, 54 },
@@ -264,7 +273,7 @@ static const Lie lies[] = {
     { "tcp-ipv4-options-vlan", 20, { 0, 47 }, QRNIC_NET_IPV4, 47, 46 },
     { "tcp-ipv4-options-vlan", 20, { 0, 48 }, QRNIC_NET_IPV4, 48, 46, 20 },
     { "tcp-ipv6-priority", 22, { 0, 19 }, QRNIC_NET_IPV6, 59, 58 },
-    /* The datagram is longer than the packet, shorter than its header, less. */
+    /* The datagram is longer than the packet, or shorter than its header. */
     { "udp-ipv4", 38, { 0, 13 }, QRNIC_NET_IPV4, 32, 34 },
     { "udp-ipv4", 38, { 0xff, 0xff }, QRNIC_NET_IPV4, 32, 34 },
     { "udp-ipv4", 38, { 0, 7 }, QRNIC_NET_IPV4, 32, 34 },
@@ -287,7 +296,7 @@ static void test_lies(void)
         }
         frame_of(was, frame);
         frame[lie->at] = lie->bytes[0];
-        /* The byte behind version and header length is none of it. */
+        /* The byte behind version and header length is another field. */
         if (lie->at != 14) {
             frame[lie->at + 1] = lie->bytes[1];
         }
@@ -300,7 +309,7 @@ static void test_lies(void)
     }
 }
 
-/* Whatever the bytes are, what is found lies in the frame. */
+/* For random bytes, all results lie inside the frame. */
 static void test_random(void)
 {
     uint8_t frame[160], begins[FRAME_MAX];
@@ -313,7 +322,7 @@ static void test_random(void)
         for (size_t k = 0; k < len; k++) {
             frame[k] = g_test_rand_int();
         }
-        /* So much of a good one that each branch is gone into */
+        /* A valid beginning, so that each branch is reached */
         frame_of(was, begins);
         memcpy(frame, begins, MIN(MIN(len, was->len), 14 + i % 40));
         h = walk_at_edge(frame, len);

@@ -1,7 +1,7 @@
 /*
- * Memory of the host: what an object that has worked and is idle costs, as the
- * allocator counts it, and that nothing of it is lost. The bounds are those of
- * the section "Memory of the host" in the manual.
+ * Memory of the host: the cost of an idle object that has worked, measured by
+ * the allocator, and leaks. The bounds are those of the section "Memory of the
+ * host" in the manual.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #include <malloc.h>
 #include "pair.h"
 
-/* So many that what the device keeps for all of them does not count. */
+/* Enough objects that common memory of the device is negligible */
 #define OBJECTS 1000
 #define MEMORY (128ull << 20)
 
@@ -20,7 +20,7 @@
 #define SRQ_BYTES 384
 #define CQ_BYTES 256
 #define MKEY_BYTES 256
-#define EQ_BYTES 256            /* and for each entry: */
+#define EQ_BYTES 256            /* Plus, for each entry: */
 #define EQ_ENTRY_BYTES 4
 #define COUNTER_SET_BYTES 1536
 #define DB_PAGE_BYTES 512
@@ -32,7 +32,7 @@
 #define READS 20
 #define READS_KEPT 16           /* max_rd_atomic and max_dest_rd_atomic */
 #define LONG_BYTES 9000
-/* Where in the memory of each end a queue pair has its data */
+/* Bytes of a queue pair's data in each memory */
 #define SLOT_BYTES 16384
 
 typedef struct World {
@@ -82,7 +82,7 @@ static size_t allocated(void)
     return info.uordblks + info.hblkhd;
 }
 
-/* What the destruction of all gives back, for each of them */
+/* Destroys all objects. Asserts that each frees at most bound bytes. */
 static void cost_check(const char *what, SimNode *n, const uint32_t *number,
                        QrnicResult (*destroy)(QrnicEngine *e, uint32_t number),
                        size_t bound)
@@ -94,9 +94,9 @@ static void cost_check(const char *what, SimNode *n, const uint32_t *number,
     }
     bytes = (before - allocated()) / OBJECTS;
     g_test_message("%s: %zu bytes", what, bytes);
-#ifndef QEMU_SANITIZE_ADDRESS   /* which has an allocator of its own */
+#ifndef QEMU_SANITIZE_ADDRESS   /* The sanitizer replaces the allocator */
     g_assert_cmpuint(bytes, <=, bound);
-    /* The allocator counts at all: no object is that small. */
+    /* The allocator counts at least this, so the measurement works. */
     g_assert_cmpuint(bytes, >=, 64);
 #endif
 }
@@ -147,7 +147,7 @@ static void expect_successes(SimQp *q, unsigned count)
     g_assert_false(sim_poll(q, &cqe));
 }
 
-/* Each message arrives whole at the queue pair that it was sent to. */
+/* Asserts that each message arrived at its queue pair as a whole. */
 static void message_check(World *w, unsigned i, uint32_t len)
 {
     uint8_t *from = w->sim->node[0].memory + w->addr[0] + i * SLOT_BYTES;
@@ -166,9 +166,9 @@ static void message_check(World *w, unsigned i, uint32_t len)
 }
 
 /*
- * All that a connection may need: many requests under way, long messages in
- * both directions, all the reads that the responder keeps for repetition, and
- * receive WQEs that have been fetched ahead.
+ * Causes the most memory use of a connection: many outstanding requests, long
+ * messages in both directions, the maximum of stored reads, and prefetched
+ * receive WQEs.
  */
 static void connections_work(World *w)
 {
@@ -216,8 +216,8 @@ static void test_rc(void)
 }
 
 /*
- * More queues have receive WQEs fetched ahead than there are buffers for them:
- * what was not taken is fetched again.
+ * More queues have prefetched receive WQEs than buffers exist. A dropped WQE is
+ * fetched again.
  */
 static void test_fetch(void)
 {
@@ -239,7 +239,7 @@ static bool lose(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return false;
 }
 
-/* Cut short in the midst of work, by an error or by a reset */
+/* An error or a reset in the middle of work */
 static void test_rc_cut(const void *opaque)
 {
     const QrnicQpAttr to = {
@@ -270,7 +270,7 @@ static void test_rc_cut(const void *opaque)
     world_cleanup(w);
 }
 
-/* The same without a chance to tidy up: the leak detector sees what is left. */
+/* A device reset in the middle of work; the leak detector finds lost memory. */
 static void test_reset(void)
 {
     g_autofree World *w = g_new0(World, 1);
@@ -415,7 +415,7 @@ static void test_eq(void)
     world_cleanup(w);
 }
 
-/* Objects that are made of nothing */
+/* Tests objects without memory in the guest. */
 static void plain_check(const char *what, QrnicResult (*alloc)(QrnicEngine *e),
                         QrnicResult (*release)(QrnicEngine *e,
                                                uint32_t number),
@@ -447,7 +447,7 @@ static void test_db_page(void)
                 DB_PAGE_BYTES);
 }
 
-/* The largest tables, and a rule for each of them */
+/* The largest tables, and a rule for each */
 static void test_steering(void)
 {
     g_autofree World *w = g_new0(World, 1);
@@ -484,8 +484,9 @@ static void test_steering(void)
 int main(int argc, char **argv)
 {
     /*
-     * What a thread's cache of the allocator holds counts as in use: there
-     * must be none, which can only be said before the process begins.
+     * Disables the thread cache of the allocator, which counts as used memory.
+     * The setting works only at the start of a process, so the program restarts
+     * itself.
      */
     if (!g_getenv("GLIBC_TUNABLES")) {
         g_setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", true);

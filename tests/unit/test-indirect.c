@@ -1,7 +1,7 @@
 /*
- * Indirect keys: made of pieces of other keys, up to MAX_KEY_DEPTH over one
- * another. What a key is made of is known twice: by the device, and by a map
- * from each byte of it to the byte of memory that it is.
+ * Indirect keys, made of pieces of other keys, in up to MAX_KEY_DEPTH levels.
+ * The test keeps a map of each key from each byte to the byte of memory behind
+ * it, and compares the device's accesses with the map.
  *
  * QRNIC_SEED=n runs only that seed of the random traffic.
  *
@@ -14,17 +14,17 @@
 #include "pair.h"
 
 #define RIGHTS ACCESS_ALL
-#define BASE 0x700000000000ull  /* what users of b's region call its memory */
+#define BASE 0x700000000000ull  /* Address of b's memory for users of its key */
 #define MOST_BYTES 40000u
-#define NOWHERE UINT32_MAX      /* of a null region */
+#define NOWHERE UINT32_MAX      /* Belongs to a null region */
 
-/* End b owns the keys. Its memory has one region, at BASE. */
+/* Side b owns the keys. Its memory has one region, at BASE. */
 typedef struct Keys {
     Pair *p;
     uint32_t region;
 } Keys;
 
-/* An indirect key of end b, and where in b's memory each of its bytes is */
+/* An indirect key of side b, and the map of its bytes to b's memory */
 typedef struct Made {
     uint32_t key;
     uint64_t start;
@@ -52,7 +52,7 @@ static Keys keys_new(uint32_t seed)
 {
     Keys k = { .p = pair_new(seed, NULL, NULL) };
 
-    /* No right of the remote side: indirect keys alone give it any. */
+    /* Without remote rights, because indirect keys give rights of their own. */
     k.region = region_new(&k, QRNIC_ACCESS_LOCAL_WRITE);
     pair_fill(k.p);
     return k;
@@ -83,7 +83,7 @@ static uint64_t counter(const Keys *k, enum qrnic_counter c)
     return sim_counter(k->p->b.qp->node, c);
 }
 
-/* Puts the list where a data segment can name it, or into the WQE. */
+/* Posts a registration, with the list in memory or in the WQE. */
 static void post_register(const Keys *k, SimQp *q, const QrnicIndirectSeg *s,
                           const QrnicPiece *piece, unsigned count)
 {
@@ -129,7 +129,7 @@ static void post_invalidate(SimQp *q, uint32_t key)
     sim_post_send(q, &wr);
 }
 
-/* A write or read of end a, at the address that the key's user says */
+/* Posts a write or read of side a, at an address of the key. */
 static void access_key(const Keys *k, uint8_t opcode, uint32_t key,
                        uint64_t remote, uint32_t len)
 {
@@ -165,7 +165,7 @@ static void expect_syndrome(SimQp *q, uint8_t status, uint8_t syndrome)
                     qrnic_syndrome_name(syndrome));
 }
 
-/* End b sends from the key; it fails. */
+/* Asserts that a send of side b from the key fails. */
 static void local_fails(const Keys *k, uint32_t key, uint64_t addr,
                         uint32_t len, uint8_t syndrome)
 {
@@ -197,9 +197,7 @@ static QrnicIndirectSeg segment(uint32_t key, uint64_t start, uint32_t repeat)
     };
 }
 
-/*
- * Forms
- */
+/* Layouts */
 
 static void test_joined(void)
 {
@@ -216,9 +214,9 @@ static void test_joined(void)
     g_assert_cmpmem(a, 100, b + 5000, 100);
     g_assert_cmpmem(a + 100, 1, b + 9000, 1);
     g_assert_cmpmem(a + 101, 4000, b + 20, 4000);
-    /* Packets of 1024 bytes: the first goes to three pieces. */
+    /* Packets of 1024 bytes: the first covers three pieces. */
     g_assert_cmpuint(counter(&k, QRNIC_COUNTER_PIECES), ==, 3 + 4);
-    /* From its middle, and back */
+    /* A read from the middle of the key */
     access_key(&k, QRNIC_WQE_RDMA_READ, s.key, s.start + 99, 50);
     expect_cqe(k.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
     g_assert_cmpmem(a, 1, b + 5099, 1);
@@ -253,7 +251,7 @@ static void test_strided(void)
     pair_free(k.p);
 }
 
-/* Rows of columns: what is sent straight arrives transposed. */
+/* Keys of rows over keys of columns: sequential data arrives transposed. */
 static void test_transposed(void)
 {
     enum { N = 32 };
@@ -305,7 +303,7 @@ static void test_interleaved(void)
     pair_free(k.p);
 }
 
-/* A null region leaves out, device memory takes part. */
+/* A null region skips bytes; device memory works like other memory. */
 static void test_kinds(void)
 {
     Keys k = keys_new(5);
@@ -339,7 +337,7 @@ static void test_kinds(void)
     pair_free(k.p);
 }
 
-/* Datagrams from pieces into the pieces of a shared receive queue */
+/* Datagrams from pieces into pieces of a shared receive queue */
 static void test_datagram(void)
 {
     Keys k = keys_new(6);
@@ -379,9 +377,7 @@ static void test_datagram(void)
     pair_free(k.p);
 }
 
-/*
- * Life
- */
+/* Lifetime */
 
 static void test_invalidate(void)
 {
@@ -398,7 +394,9 @@ static void test_invalidate(void)
     g_assert_cmpuint(ctx.length, ==, 100);
     g_assert_cmpuint(ctx.max_pieces, ==, 1);
     writes(&k, s.key, 0, 100);
-    /* Locally, and at once something else under another variant */
+    /*
+     * Local invalidation, and a new registration with another variant at once
+     */
     post_invalidate(k.p->b.qp, s.key);
     s.key++;
     p.address += 1000;
@@ -409,7 +407,7 @@ static void test_invalidate(void)
     k.p->a.data[0]++;
     writes(&k, s.key, 0, 100);
     g_assert_cmpmem(k.p->a.data, 100, k.p->b.data + 1000, 100);
-    /* From afar */
+    /* Invalidation by the peer */
     inv.imm = s.key;
     post_recv(&k.p->b, 0, 100);
     sim_post_send(k.p->a.qp, &inv);
@@ -436,7 +434,7 @@ static void test_stale(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, s.key - 1, 0, 1);
 }
 
-/* The other end may not take away what it could not use. */
+/* The peer may not invalidate a key that it may not access. */
 static void test_invalidate_no_right(void)
 {
     Keys k = keys_new(12);
@@ -454,8 +452,8 @@ static void test_invalidate_no_right(void)
 }
 
 /*
- * The key goes while a message of many packets is under way: nothing is
- * written behind that, and the other end is told.
+ * The key is invalidated between packets of a message. Nothing is written after
+ * that, and the peer receives a NAK.
  */
 static bool invalidate_at_fourth(Sim *s, unsigned from, const uint8_t *frame,
                                  size_t len, void *opaque)
@@ -486,12 +484,12 @@ static void test_in_the_middle(void)
     access_key(&k, QRNIC_WQE_RDMA_WRITE, s.key, 0, 16384);
     expect_status(k.p->a.qp, QRNIC_WC_REM_ACCESS_ERR);
     g_assert_cmpuint(k.region, ==, 0);
-    /* Those before the fourth came before the region went. */
+    /* The packets before the fourth were written. */
     g_assert_cmpmem(k.p->b.data + 4096, 12288, before + 4096, 12288);
     pair_free(k.p);
 }
 
-/* The list may lie in several pieces itself, and in an indirect key. */
+/* The list can be in several pieces, and in an indirect key. */
 static void test_list_by_pieces(void)
 {
     Keys k = keys_new(14);
@@ -522,7 +520,7 @@ static void test_list_by_pieces(void)
     pair_free(k.p);
 }
 
-/* Over an unreliable connection, where an error stops the send queue alone */
+/* Over an unreliable connection, where an error stops only the send queue */
 static void test_uc(void)
 {
     Keys k = keys_new(15);
@@ -556,7 +554,7 @@ static void test_uc(void)
     pair_free(k.p);
 }
 
-/* All that is reserved comes back; what is left over is freed by a reset. */
+/* Freed keys return their entries; a reset frees the rest. */
 static void test_room(void)
 {
     Keys k = keys_new(16);
@@ -592,9 +590,7 @@ static void test_room(void)
     pair_free(other);
 }
 
-/*
- * Rules of the registration
- */
+/* Rules of the registration */
 
 typedef struct Spoiled {
     QrnicIndirectSeg s;
@@ -724,7 +720,7 @@ static void test_rules(void)
     registration_fails(spoil_wrap, QRNIC_SYN_KEY_RANGE);
 }
 
-/* The longest that can be: its last byte is the last of all addresses. */
+/* The longest key: its last byte has the highest address. */
 static void test_limits(void)
 {
     Keys k = keys_new(21);
@@ -767,11 +763,9 @@ static void test_create_refused(void)
     pair_free(k.p);
 }
 
-/*
- * The check at each level
- */
+/* The check at each level */
 
-/* A key over others: count of them, one over another; the last one over key */
+/* Makes count levels of keys, one over another. The last one is over key. */
 static uint32_t tower(const Keys *k, uint32_t key, uint64_t address,
                       unsigned count)
 {
@@ -825,7 +819,7 @@ static void test_cycle(void)
     }
 }
 
-/* What has become of an index since is no cycle, but another key. */
+/* An index that was used again since is another key, so it makes no cycle. */
 static void test_own_past(void)
 {
     Keys k = keys_new(31);
@@ -837,7 +831,7 @@ static void test_own_past(void)
     local_fails(&k, s.key, 0, 64, QRNIC_SYN_CHILD_INVALID);
 }
 
-/* What a piece may be of */
+/* Makes a key for a piece. */
 typedef uint32_t (*Child)(Keys *k);
 
 static uint32_t child_gone(Keys *k)
@@ -889,7 +883,10 @@ static uint32_t child_window(Keys *k)
     return b.key;
 }
 
-/* Locally and remotely, beneath one and beneath two */
+/*
+ * Asserts the failure for local and remote accesses, below one level and below
+ * two.
+ */
 static void child_fails(Child child, uint8_t syndrome)
 {
     for (unsigned levels = 1; levels <= 2; levels++) {
@@ -920,7 +917,7 @@ static void test_child(void)
     child_fails(child_window, QRNIC_SYN_CHILD_TYPE);
 }
 
-/* Each piece is looked at where it is reached, and only what is accessed. */
+/* Each piece is checked when it is reached, and only the accessed range. */
 static void test_child_range(void)
 {
     Keys k = keys_new(34);
@@ -933,7 +930,7 @@ static void test_child_range(void)
     local_fails(&k, s.key, 149, 2, QRNIC_SYN_CHILD_RANGE);
 }
 
-/* Addresses of pieces are counted modulo 2^64, and do not get round. */
+/* Addresses of pieces wrap modulo 2^64, but a piece does not. */
 static void test_child_wrap(void)
 {
     Keys k = keys_new(35);
@@ -958,7 +955,7 @@ static void test_child_access(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, key, 0, 64);
 }
 
-/* An indirect key in the middle needs local write to be written through. */
+/* A write through an indirect key below another needs its local write right. */
 static void test_middle_access(void)
 {
     Keys k = keys_new(37);
@@ -974,7 +971,7 @@ static void test_middle_access(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, top, 0, 64);
 }
 
-/* The rights that the other end has are those of the key it names. */
+/* The peer has the rights of the key in the request. */
 static void test_top_access(void)
 {
     Keys k = keys_new(38);
@@ -1013,7 +1010,10 @@ static void post_atomic_write(const Keys *k, uint32_t key, uint64_t remote)
     run(k);
 }
 
-/* In a piece, wherever that lies; not in two, and then nothing is written */
+/*
+ * An atomic works inside a piece; across two pieces it fails and writes
+ * nothing.
+ */
 static void test_atomic(void)
 {
     for (unsigned hca = 0; hca < 2; hca++) {
@@ -1056,8 +1056,8 @@ static void test_atomic(void)
 }
 
 /*
- * Packets that are thousands of accesses each: the engine makes a pause, and
- * others have their turn.
+ * Each packet causes thousands of accesses. The engine pauses between packets,
+ * so that other queue pairs are scheduled.
  */
 static void test_work(void)
 {
@@ -1093,8 +1093,8 @@ static void test_work(void)
 }
 
 /*
- * The peer reads from a key of which each packet spends the work of a turn. A
- * registration behind these reads makes progress all the same.
+ * Each packet of the peer's read uses the work budget of a whole call. A
+ * registration behind these reads still makes progress.
  */
 static void test_list_not_starved(void)
 {
@@ -1150,9 +1150,7 @@ static void test_list_not_starved(void)
     pair_free(k.p);
 }
 
-/*
- * Random keys, and random traffic by them
- */
+/* Random keys, and random traffic through them */
 
 typedef struct World {
     Keys k;
@@ -1164,13 +1162,13 @@ static uint32_t below(World *w, uint32_t n)
     return g_rand_int_range(w->k.p->sim->rand, 0, n);
 }
 
-/* The byte of b's memory that is byte offset of what a piece is of */
+/* Returns the byte of b's memory at offset of a piece's key. */
 static uint32_t map_byte(const World *w, const Made *child, uint64_t offset)
 {
     return child ? child->map[offset] : offset;
 }
 
-/* Pieces of the region, or of keys that are deep enough to be built upon */
+/* Makes keys of pieces of the region, or of keys with a level to spare. */
 static void make(World *w, unsigned from, unsigned to)
 {
     unsigned count = 1 + below(w, 6), repeat = 1 + below(w, 5);
@@ -1203,7 +1201,7 @@ static void make(World *w, unsigned from, unsigned to)
                 };
                 p[i].address = start + below(w, reach - p[i].stride *
                                                 (repeat - 1) + 1);
-                if (below(w, 2)) {      /* backwards */
+                if (below(w, 2)) {      /* Backwards */
                     p[i].address += p[i].stride * (repeat - 1);
                     p[i].stride = -p[i].stride;
                 }
@@ -1225,7 +1223,7 @@ static void make(World *w, unsigned from, unsigned to)
     g_array_append_val(w->made, m);
 }
 
-/* Bytes of the key, as b's memory has them */
+/* Copies bytes of the key from b's memory. */
 static void gather(const World *w, const Made *m, uint32_t offset,
                    uint32_t len, uint8_t *to)
 {
@@ -1234,7 +1232,7 @@ static void gather(const World *w, const Made *m, uint32_t offset,
     }
 }
 
-/* Each byte is as expected, or as another one that was written there. */
+/* Asserts that each byte is as expected, or as another write to it. */
 static void check_scattered(const World *w, const Made *m, uint32_t offset,
                             uint32_t len, const uint8_t *from)
 {

@@ -1,6 +1,6 @@
 /*
- * Receiving into the CQE: the data, the DMA write that it saves, when memory
- * is written all the same, and that errors are what they are without.
+ * Receiving into the CQE: the data, the saved DMA write, the cases in which
+ * memory is written anyway, and equal errors with and without it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 
 #define BYTES 4096
 
-/* A sends, B receives into the CQE. Both memories are all of one region. */
+/* A sends, B receives into the CQE. All memory of a side is one region. */
 typedef struct Ends {
     Sim *sim;
     SimQp *a, *b;
@@ -100,7 +100,7 @@ static bool memory_has(Ends *x, uint64_t offset, uint32_t len)
                    x->a->node->memory + x->from, len);
 }
 
-/* Each length around the limits; how many DMA writes it took B */
+/* Receives a message. Returns the number of B's DMA writes. */
 static uint64_t receive(Ends *x, uint32_t len, bool expect_inline)
 {
     SimSge sge = { x->to, 100, x->to_key };
@@ -160,7 +160,9 @@ static void test_data(void)
         nothing = receive(&without, 0, false);
         g_assert_cmpuint(receive(&with, 0, false), ==, nothing);
         for (uint32_t len = 1; len <= 32; len++) {
-            /* Without: one write more than for no data */
+            /*
+             * Without it, data costs one write more than a message of 0 bytes.
+             */
             g_assert_cmpuint(receive(&without, len, false), ==, nothing + 1);
             g_assert_cmpuint(receive(&with, len, true), ==, nothing);
         }
@@ -171,7 +173,7 @@ static void test_data(void)
     }
 }
 
-/* Less than there is room for */
+/* A limit below the room of the CQE */
 static void test_limit(void)
 {
     Ends x;
@@ -182,7 +184,7 @@ static void test_limit(void)
     ends_free(&x);
 }
 
-/* All segments that the data would go to have to be of the address space. */
+/* All segments of the data must have the address space. */
 static void test_address_space(void)
 {
     Ends x;
@@ -208,7 +210,7 @@ static void test_address_space(void)
     ends_free(&x);
 }
 
-/* What comes after a message of several packets, or a write */
+/* A message after one of several packets, or after a write */
 static void test_others(void)
 {
     Ends x;
@@ -244,7 +246,7 @@ static void test_others(void)
     ends_free(&x);
 }
 
-/* One error, with and without: CQEs, states and counters are the same. */
+/* One error, with and without it: CQEs, states and counters are equal. */
 static void one_error(uint8_t type, uint32_t length, bool bad_key,
                       uint8_t access, uint8_t status, uint8_t syndrome)
 {
@@ -263,7 +265,7 @@ static void one_error(uint8_t type, uint32_t length, bool bad_key,
         g_assert_cmpuint(count(&x, QRNIC_COUNTER_INLINE_CQES), ==, 0);
         g_assert_false(memory_has(&x, 0, 20));
         if (status == QRNIC_WC_SUCCESS) {
-            /* UC: the message is dropped and costs nothing. */
+            /* UC drops the message without an error. */
             expect_no_cqe(x.b);
             expect_state(x.b, QRNIC_QPS_RTS);
             g_assert_cmpuint(count(&x, QRNIC_COUNTER_RX_DROP_LENGTH), ==, 1);

@@ -1,6 +1,6 @@
 /*
  * Two ends of link retransmission on a wire that loses, repeats, reorders and
- * corrupts, in virtual time: each port has every frame once and in order.
+ * corrupts, in virtual time. Each port receives every frame once and in order.
  *
  * QRNIC_SEED=n runs only that seed; QRNIC_ROUNDS=n runs that many of each.
  *
@@ -19,9 +19,10 @@
 
 typedef struct Weather {
     const char *name;
-    unsigned loss, repeat, reorder, corrupt;    /* of a thousand */
-    unsigned room;              /* frames until the wire is busy; 0: never */
-    unsigned port;              /* of a thousand, the port takes none */
+    unsigned loss, repeat, reorder, corrupt;    /* In parts of a thousand */
+    unsigned room;              /* Frames until the wire is busy; 0: never */
+    /* Parts of a thousand: the port accepts no frame */
+    unsigned port;
     unsigned rounds;
 } Weather;
 
@@ -41,7 +42,7 @@ typedef struct End {
     bool kicked, waits, agreed;
     unsigned burst;
     int64_t deadline, wire_ready, port_ready;
-    uint32_t sent, received;    /* serial numbers of the next */
+    uint32_t sent, received;    /* Serial numbers of the next frames */
     uint32_t skipped;
     uint64_t plain, transmitted;
     uint64_t count[QRNIC_LINK_NUM_COUNTS];
@@ -54,7 +55,7 @@ struct World {
     uint64_t frames;
     GPtrArray *wire;
     End end[2];
-    bool may_skip;              /* an end began anew */
+    bool may_skip;              /* An end began a new session */
 };
 
 static bool chance(World *w, unsigned thousandths)
@@ -115,7 +116,7 @@ static bool env_send(void *opaque, const uint8_t *frame, size_t len)
 
 static size_t make(uint8_t *frame, unsigned from, uint32_t serial)
 {
-    /* Some of the longest */
+    /* Some of maximum length */
     size_t len = serial % 97 ? 20 + serial * 7919 % 1500 :
                  QRNIC_LINK_PAYLOAD_MAX;
 
@@ -131,7 +132,7 @@ static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
     End *e = opaque;
     uint32_t serial;
 
-    /* The first HELLO, damaged, is any frame. */
+    /* A corrupted first HELLO is an ordinary frame. */
     if (qrnic_link_kind(frame, len) == QRNIC_LINK_DAMAGED && !e->agreed) {
         return;
     }
@@ -186,7 +187,7 @@ static void env_timer_arm(void *opaque, int64_t deadline_ns)
 
 static uint32_t env_random(void *opaque)
 {
-    /* Near the end of the numbers, half the time */
+    /* Near the end of the number range in half of the cases */
     uint32_t n = g_rand_int(((End *)opaque)->world->rand);
 
     return n & 1 ? n | 0xffffff00 : n;
@@ -246,7 +247,7 @@ static void frames_arrive(World *w)
         End *to = &w->end[((Frame *)w->wire->pdata[0])->to];
 
         if (!qrnic_link_takes(to->link)) {
-            /* The wire waits, too; a little later it is tried again. */
+            /* The port is busy, so the wire tries again a little later. */
             g_assert_cmpint(to->port_ready, >, w->now);
             ((Frame *)w->wire->pdata[0])->time = to->port_ready;
             g_ptr_array_sort(w->wire, frame_compare);
@@ -402,7 +403,10 @@ static void test_weather(gconstpointer opaque)
     each_round(opaque, random_run);
 }
 
-/* Goes to sleep, and begins anew, in the middle of traffic, again and again */
+/*
+ * Each end is stopped, and begins a new session, many times in the middle of
+ * traffic.
+ */
 static void restart_run(const Weather *k, uint32_t seed)
 {
     World *w = world_new(k, seed);
@@ -428,7 +432,7 @@ static void restart_run(const Weather *k, uint32_t seed)
     for (unsigned i = 0; i < 2; i++) {
         g_assert_cmpuint(w->end[i].skipped, <, w->end[!i].sent);
     }
-    /* What is sent from here on is lost no more. */
+    /* Frames from here on must arrive. */
     for (unsigned i = 0; i < 2; i++) {
         w->end[i].received = w->end[!i].sent;
     }
@@ -457,8 +461,8 @@ static const Weather restarts[] = {
 };
 
 /*
- * A wire with a loss of 1 percent carries nearly all: what is sent again is
- * what was lost and not much more, and nothing waits for a timer meanwhile.
+ * A wire with 1 percent loss keeps nearly its full rate: little more than the
+ * lost frames is retransmitted, and no frame waits for a timer.
  */
 static void test_economy(void)
 {
@@ -485,7 +489,7 @@ static void test_economy(void)
     world_free(w);
 }
 
-/* The other end is an ordinary one: it has all frames, and HELLOs. */
+/* The peer has no link retransmission: it receives all frames, and HELLOs. */
 static void test_standard_end(void)
 {
     static const Weather k = { "standard" };

@@ -1,6 +1,6 @@
 /*
- * Reliable connections over link retransmission: what the wire loses the
- * transport does not see.
+ * Reliable connections over link retransmission: the transport sees no loss of
+ * the wire.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -29,7 +29,7 @@ static void round_of_each(Pair *p)
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_WQE_SEND);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_READ);
-    /* Two of b's, in either order */
+    /* Two completions of b, in either order */
     expect_status(p->b.qp, QRNIC_WC_SUCCESS);
     expect_status(p->b.qp, QRNIC_WC_SUCCESS);
     expect_no_cqe(p->b.qp);
@@ -62,7 +62,7 @@ static Seen traffic(bool link, unsigned loss, unsigned corrupt, unsigned room)
         seen.link_again += n->link_count[QRNIC_LINK_TX_RETRANSMISSIONS];
         g_assert_cmpuint(n->link_count[QRNIC_LINK_TX_LOST], ==, 0);
         g_assert_cmpuint(n->link_count[QRNIC_LINK_TX_REFUSED], ==, 0);
-        /* Damage can hit the length. */
+        /* Corruption can change the length. */
         g_assert_true(corrupt || !n->link_count[QRNIC_LINK_RX_MALFORMED]);
         g_assert_cmpuint(n->link_count[QRNIC_LINK_RX_STALE], ==, 0);
         g_assert_cmpuint(n->link_count[QRNIC_LINK_ESTABLISHED], ==, link);
@@ -88,7 +88,7 @@ static void test_loss_1(void)
 
     expect_no_loss(with);
     g_assert_cmpuint(with.link_again, >, 30);
-    /* Else it proves nothing. */
+    /* Otherwise the test proves nothing. */
     g_assert_cmpuint(without.again, >, 100);
 }
 

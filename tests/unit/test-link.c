@@ -1,6 +1,6 @@
 /*
- * One end of link retransmission, and a test that is the other: what it says,
- * when, and what it makes of what cannot be.
+ * One end of link retransmission, with the test as its peer: sent frames and
+ * their times, and the reaction to invalid frames
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #define US 1000ll
 #define MS 1000000ll
 #define OURS 0x11223344u
-#define PEER 0xfffffffdu        /* numbers wrap soon */
+#define PEER 0xfffffffdu        /* Numbers wrap soon */
 #define WINDOW 16
 
 static const uint8_t our_mac[] = { 0x52, 0x54, 0, 0, 0, 1 };
@@ -133,7 +133,7 @@ static void settle(Rig *r)
     }
 }
 
-/* Time goes on to the next deadline, if it is not later than this. */
+/* Advances the time to the next deadline, but not beyond this time. */
 static bool step(Rig *r, int64_t until)
 {
     settle(r);
@@ -153,11 +153,11 @@ static void pass(Rig *r, int64_t ns)
     int64_t until = r->now + ns;
 
     while (step(r, until)) {
-        /* until then */
+        /* Until then */
     }
 }
 
-/* A frame of the port above, told by its number */
+/* Makes frame `number` of the port above. */
 static size_t above(uint8_t *frame, unsigned number)
 {
     size_t len = 20 + number % 50;
@@ -188,7 +188,7 @@ static void expect_bytes(GPtrArray *from, const uint8_t *frame, size_t len)
     g_ptr_array_remove_index(from, 0);
 }
 
-/* The next frame that came up is this one. */
+/* Asserts the next frame to the port above. */
 static void expect_up(Rig *r, unsigned number)
 {
     uint8_t frame[128];
@@ -206,7 +206,7 @@ static void expect_plain(Rig *r, unsigned number)
     expect_bytes(r->sent, frame, len);
 }
 
-/* The next frame that was sent is a link frame. */
+/* Asserts that the next sent frame is a link frame. */
 static QrnicLinkHeader expect_sent(Rig *r, uint8_t type)
 {
     QrnicLinkHeader h;
@@ -268,7 +268,7 @@ static QrnicLinkHeader hello(uint32_t session, uint32_t heard)
     };
 }
 
-/* DATA of the peer: its frame n, which carries the frame n of its port */
+/* Returns DATA of the peer: frame n, with frame n of its port. */
 static QrnicLinkHeader data(uint32_t n)
 {
     return (QrnicLinkHeader) {
@@ -327,7 +327,10 @@ static Rig *agreed(void)
     return r;
 }
 
-/* Nothing came of it, but a count; and the connection goes on. */
+/*
+ * Asserts that the frame changed only a counter, and that the session
+ * continues.
+ */
 static void expect_ignored(Rig *r, enum qrnic_link_count which)
 {
     g_assert_cmpuint(r->count[which], ==, 1);
@@ -340,9 +343,7 @@ static void expect_ignored(Rig *r, enum qrnic_link_count which)
     rig_free(r);
 }
 
-/*
- * The format, byte by byte
- */
+/* The format, byte by byte */
 
 static void test_format(void)
 {
@@ -352,7 +353,7 @@ static void test_format(void)
         0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
         0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10,
         0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
-        0x98, 0x6b, 0xc3, 0xff,         /* by a program of its own */
+        0x98, 0x6b, 0xc3, 0xff,         /* Computed by another program */
         0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7,
         0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf,
     };
@@ -394,9 +395,7 @@ static void test_format_short_is_filled(void)
                     QRNIC_LINK_GOOD);
 }
 
-/*
- * Greeting
- */
+/* HELLOs */
 
 static void test_greeting_is_rare(void)
 {
@@ -459,7 +458,7 @@ static void test_greeting_data_of_who_heard_us_agrees(void)
     rig_free(r);
 }
 
-/* It says so as long as it has not heard that we agree. */
+/* The end sends HELLOs until it knows that the peer agrees. */
 static void test_greeting_is_answered_when_agreed(void)
 {
     Rig *r = agreed();
@@ -531,7 +530,7 @@ static void test_greeting_waits_for_a_busy_wire(void)
     rig_free(r);
 }
 
-/* A HELLO made the wire busy, of which the port above knows nothing. */
+/* The wire is busy with a HELLO, of which the port above has no knowledge. */
 static void test_greeting_frame_behind_a_busy_hello(void)
 {
     Rig *r = rig_new();
@@ -575,7 +574,7 @@ static void test_up_again_is_a_new_session(void)
     qrnic_link_set_up(r->link, true);
     pass(r, 1 * MS);
     g_assert_cmphex(expect_sent(r, QRNIC_LINK_HELLO).session, ==, OURS + 1);
-    /* Of before */
+    /* A frame of an earlier session */
     receive_data(r, 0);
     expect_nothing_up(r);
     g_assert_cmpuint(r->count[QRNIC_LINK_RX_STALE], ==, 1);
@@ -602,9 +601,7 @@ static void test_third_end_makes_it_plain(void)
     rig_free(r);
 }
 
-/*
- * Sending
- */
+/* Sending */
 
 static void test_data_is_numbered(void)
 {
@@ -628,7 +625,7 @@ static void test_data_waits_for_the_window(void)
     }
     g_assert_false(put(r, WINDOW - 1));
     expect_data(r, OURS + WINDOW - 1);
-    /* One that comes all the same is refused. */
+    /* A frame beyond the window is rejected. */
     g_assert_false(put(r, WINDOW));
     expect_silence(r);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_REFUSED], ==, 1);
@@ -661,7 +658,7 @@ static void test_data_waits_for_a_busy_wire(void)
     r->busy = true;
     g_assert_false(put(r, 0));
     expect_data(r, OURS);
-    /* It is nobody's fault that no answer comes. */
+    /* A missing answer is not an error of the peer. */
     pass(r, 60000 * MS);
     g_assert_true(r->agreed);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_TIMEOUTS], ==, 0);
@@ -684,7 +681,10 @@ static void test_data_too_long_is_refused(void)
     rig_free(r);
 }
 
-/* What a guest sends is no frame of the link, agreed or not. */
+/*
+ * A guest's frame that looks like a link frame is rejected, with and without an
+ * agreement.
+ */
 static void test_data_like_ours_is_refused(void)
 {
     const QrnicLinkHeader h = hello(1, 2);
@@ -732,14 +732,17 @@ static void test_lost_is_sent_again_once(void)
     send_many(r, 8);
     receive_ack(r, 2, 0x1);
     expect_data(r, OURS + 2);
-    /* What follows tells nothing new of it. */
+    /* A repeated report does not cause a second retransmission. */
     receive_ack(r, 2, 0x3);
     receive_ack(r, 2, 0x7);
     expect_silence(r);
     rig_free(r);
 }
 
-/* As the wire keeps the order: what came later has arrived. */
+/*
+ * The wire keeps the order, so a later frame proves that an earlier one is lost
+ * again.
+ */
 static void test_lost_again_is_seen_by_the_next(void)
 {
     Rig *r = agreed();
@@ -767,7 +770,7 @@ static void test_lost_tail_is_sent_again_in_time(void)
     expect_data(r, OURS + 1);
     expect_silence(r);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_TIMEOUTS], ==, 1);
-    /* The rest behind it was lost, too. */
+    /* The frames behind it are lost too. */
     receive_ack(r, 2, 0);
     expect_data(r, OURS + 2);
     rig_free(r);
@@ -819,7 +822,7 @@ static void test_restart_of_the_other_end(void)
 
     send_many(r, 2);
     receive_hello(r, PEER + 50, 0);
-    g_assert_true(r->agreed);           /* it may be from long ago */
+    g_assert_true(r->agreed);           /* May be from long ago */
     pass(r, 1 * MS);
     g_assert_cmphex(expect_sent(r, QRNIC_LINK_HELLO).heard, ==, PEER + 50);
     receive_hello(r, PEER + 50, OURS);
@@ -827,7 +830,10 @@ static void test_restart_of_the_other_end(void)
     g_assert_cmpuint(r->count[QRNIC_LINK_ESTABLISHED], ==, 2);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_LOST], ==, 2);
     g_assert_cmphex(expect_sent(r, QRNIC_LINK_ACK).session, ==, OURS);
-    /* From the start again; the old one's frames are no more its. */
+    /*
+     * A new session starts at the first number, and drops frames of the old
+     * one.
+     */
     put(r, 5);
     expect_data(r, OURS);
     receive_data(r, 0);
@@ -835,9 +841,7 @@ static void test_restart_of_the_other_end(void)
     rig_free(r);
 }
 
-/*
- * Receiving
- */
+/* Receiving */
 
 static void test_arrival_in_order(void)
 {
@@ -895,7 +899,7 @@ static void test_gap_is_told_once(void)
     receive_data(r, 4);
     expect_silence(r);
     expect_nothing_up(r);
-    receive_data(r, 6);                 /* another one */
+    receive_data(r, 6);                 /* Another frame */
     h = expect_sent(r, QRNIC_LINK_NAK);
     g_assert_cmphex(h.ack, ==, PEER + 1);
     g_assert_cmphex(h.map, ==, 0x16);
@@ -956,7 +960,7 @@ static void test_arrival_waits_for_the_port(void)
     g_ptr_array_set_size(r->sent, 0);
     r->closed = true;
     g_assert_false(qrnic_link_takes(r->link));
-    /* A caller that does not look: kept all the same, in order */
+    /* The caller did not check first: the frame is buffered, in order. */
     qrnic_link_receive(r->link, frame, len);
     expect_nothing_up(r);
     g_assert_false(qrnic_link_takes(r->link));
@@ -991,7 +995,7 @@ static void test_plain_frame_is_taken_all_the_same(void)
     rig_free(r);
 }
 
-/* As the protocols of those addresses have them: LLDP, LACP, PTP, pause */
+/* Frames of other protocols at these addresses: LLDP, LACP, PTP, pause */
 static void test_neighbours_are_no_link_frames(void)
 {
     static const uint8_t other[][14] = {
@@ -1010,17 +1014,15 @@ static void test_neighbours_are_no_link_frames(void)
     rig_free(r);
 }
 
-/*
- * What cannot be: each is counted, and nothing else comes of it.
- */
+/* Invalid frames: each is counted and has no other effect. */
 
 typedef struct Crafted {
     const char *rule;
     enum qrnic_link_count counted;
     QrnicLinkHeader h;
-    unsigned cut, more;         /* bytes off and on behind */
-    int patch;                  /* 1 + offset of a byte that is inverted */
-    bool resealed;              /* with a CRC that is right again */
+    unsigned cut, more;         /* Bytes to remove and to append */
+    int patch;                  /* 1 + offset of a byte to invert */
+    bool resealed;              /* With a corrected CRC */
     bool nested;
 } Crafted;
 
@@ -1092,7 +1094,7 @@ static const Crafted crafted[] = {
       { AS_DATA, .number = PEER, .ack = OURS + SENT + 1, .length = 60 } },
     { "number-beyond-the-window", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER + WINDOW, .ack = OURS, .length = 60 } },
-    /* The order of the checks: the first rule that is broken counts. */
+    /* The order of the checks: the first broken rule is counted. */
     { "length-before-crc", QRNIC_LINK_RX_MALFORMED,
       { AS_DATA, .number = PEER, .ack = OURS, .length = 100 },
       .patch = 43, .cut = 1 },
@@ -1137,7 +1139,9 @@ static void craft(Rig *r, const Crafted *c)
         }
         stl_be_p(frame + 42, ~crc);
     }
-    /* Exactly so long, for a tool that looks at each access. */
+    /*
+     * Exactly this length, so that sanitizers detect a read behind the frame.
+     */
     len = len - c->cut + c->more;
     {
         g_autofree uint8_t *exact = g_memdup2(frame, len);
@@ -1163,7 +1167,7 @@ static void test_crafted(gconstpointer opaque)
     g_assert_cmpuint(r->changes, ==, 1);
     expect_nothing_up(r);
     expect_silence(r);
-    /* The connection is as it was. */
+    /* The session continues. */
     receive_data(r, 0);
     expect_up(r, 0);
     receive_ack(r, SENT, 0);
@@ -1175,9 +1179,7 @@ static void test_crafted(gconstpointer opaque)
     rig_free(r);
 }
 
-/*
- * Lies that are possible, and what is old
- */
+/* Invalid, but possible frames, and old ones */
 
 static void test_stale_session_is_dropped(void)
 {
@@ -1192,7 +1194,10 @@ static void test_stale_session_is_dropped(void)
     expect_nothing_up(r);
     g_assert_cmpuint(r->count[QRNIC_LINK_RX_STALE], ==, 2);
     g_assert_true(r->agreed);
-    /* The other end may have begun anew: it is told what we hear. */
+    /*
+     * The peer may have begun a new session, so a HELLO reports the session
+     * that this end hears.
+     */
     pass(r, 2 * MS);
     g_assert_cmphex(expect_sent(r, QRNIC_LINK_HELLO).heard, ==, PEER);
     expect_silence(r);
@@ -1213,7 +1218,9 @@ static void test_stale_ack_is_dropped(void)
     rig_free(r);
 }
 
-/* It had it, and now it has not: there is nothing left to send it. */
+/*
+ * A frame was acknowledged, and is now reported missing. It no longer exists.
+ */
 static void test_ack_taken_back(void)
 {
     Rig *r = agreed();
@@ -1221,7 +1228,7 @@ static void test_ack_taken_back(void)
     send_many(r, 3);
     receive_ack(r, 0, 0x3);             /* 1 and 2 have arrived */
     expect_data(r, OURS);
-    receive_ack(r, 1, 0);               /* 1 has not */
+    receive_ack(r, 1, 0);               /* 1 is missing */
     expect_silence(r);
     while (r->agreed) {
         g_assert_true(step(r, 10000 * MS));
@@ -1266,7 +1273,7 @@ static void test_held_frames_are_bounded(void)
     rig_free(r);
 }
 
-/* In a frame of another session the acknowledgement is not checked. */
+/* The acknowledgement in a frame of another session is not checked. */
 static void test_session_before_acknowledgement(void)
 {
     Rig *r = agreed();
@@ -1288,7 +1295,7 @@ static void test_reset_begins_anew(void)
     Rig *r = agreed();
 
     send_many(r, 2);
-    receive_data(r, 1);                 /* held */
+    receive_data(r, 1);                 /* Buffered */
     g_ptr_array_set_size(r->sent, 0);
     qrnic_link_reset(r->link);
     g_assert_false(r->agreed);
@@ -1301,7 +1308,7 @@ static void test_reset_begins_anew(void)
     rig_free(r);
 }
 
-/* Any bytes at all, behind an address that is right */
+/* Random bytes behind a valid address */
 static void test_noise(void)
 {
     GRand *rand = g_rand_new_with_seed(7);

@@ -1,6 +1,6 @@
 /*
- * Between the engine and the wire: what the link hands up when a gap is filled,
- * in portions, and only while the device takes frames.
+ * The port between engine and link: buffered frames are delivered in portions,
+ * and only while the device accepts frames.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,22 +14,20 @@
 #include "pair.h"
 #include "device/parts.h"
 
-#define PSN_A 0x123456          /* as sim_connect_default() has them */
+#define PSN_A 0x123456          /* Values of sim_connect_default() */
 #define BYTES 4096u
 #define FRAMES 20u
 
-/* The device has node 1's engine; the other end of its link is this test. */
+/* The device has node 1's engine. The test is the peer of its link. */
 static struct {
     QrnicDevice *d;
     QrnicLink *peer;
     bool peer_kicked;
-    unsigned lose;              /* so many frames of the other end */
+    unsigned lose;              /* Frames of the peer to lose */
     bool kicked, no_master;
 } world;
 
-/*
- * The functions of the device that device/port.c calls
- */
+/* The functions of the device that device/port.c calls */
 
 bool qrnic_bus_master(QrnicDevice *d)
 {
@@ -52,9 +50,7 @@ static bool wire_send(QrnicDevice *d, const uint8_t *frame, size_t len)
     return true;
 }
 
-/*
- * The other end
- */
+/* The peer */
 
 static bool peer_send(void *opaque, const uint8_t *frame, size_t len)
 {
@@ -153,7 +149,7 @@ static void ends_free(void)
     g_free(world.d);
 }
 
-/* Writes, each as much work as a packet can be */
+/* Sends writes that cause the most work of a packet. */
 static void writes_send(Pair *p, uint32_t key)
 {
     const QrnicPathSpec spec = sim_path_to(p->b.qp, p->a.qp);
@@ -193,7 +189,7 @@ static Pair *gap_filled(void)
     return p;
 }
 
-/* Each turn of the device has a budget, and there is another turn. */
+/* Each call of the device has a work budget, and requests another call. */
 static void test_portions(void)
 {
     Pair *p = gap_filled();
@@ -201,7 +197,7 @@ static void test_portions(void)
     uint64_t before = sim_counter(n, QRNIC_COUNTER_PIECES), work;
     unsigned turns = 0;
 
-    settle();                   /* it is told of, and comes again */
+    settle();                   /* Reported and retransmitted */
     work = sim_counter(n, QRNIC_COUNTER_PIECES) - before;
     g_assert_cmpuint(work, <, QRNIC_WORK_PER_RUN + BYTES);
     while (qrnic_port_has_frames(world.d)) {
@@ -219,7 +215,10 @@ static void test_portions(void)
     pair_free(p);
 }
 
-/* A reset waits, or the bus is off: what has come waits, and asks no turn. */
+/*
+ * During a reset, or without bus mastering, buffered frames wait, and request
+ * no call.
+ */
 static void test_waits(void)
 {
     Pair *p = gap_filled();

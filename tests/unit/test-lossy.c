@@ -1,10 +1,10 @@
 /*
- * Random traffic both ways over a wire that loses, repeats, reorders and
- * corrupts: every message is executed once and in order, or the queue ends in
- * the error that the InfiniBand specification asks for.
+ * Random traffic in both directions over a wire that loses, repeats, reorders
+ * and corrupts. Every message is executed once and in order, or the queue ends
+ * in the error that the InfiniBand specification requires.
  *
- * Every weather with every combination of the options of connections, of
- * congestion control and of retransmission by the link.
+ * Each kind of wire is combined with all options of connections, congestion
+ * control and link retransmission.
  *
  * QRNIC_SEED=n runs only that seed; QRNIC_ROUNDS=n runs that many of each.
  *
@@ -23,23 +23,25 @@
 typedef struct Op {
     uint8_t opcode, flags;
     uint32_t len, imm;
-    uint32_t index;             /* of its WQE */
-    uint64_t expect;            /* atomics: the value found */
+    uint32_t index;             /* Index of its WQE */
+    uint64_t expect;            /* Atomics: the expected old value */
     bool completed;
 } Op;
 
-/* Requests from one end to the other. */
+/* Requests from one side to its peer */
 typedef struct Flow {
     SimQp *from, *to;
-    uint64_t local, remote, recv;       /* slots, by number of operation */
+    uint64_t local, remote, recv;       /* Slots, by number of operation */
     uint64_t counter;
     uint32_t local_key, remote_key, recv_key;
     Op op[OPS];
     unsigned posted, completed;
-    unsigned takers[OPS], num_takers;   /* operations that take a receive */
+    /* Operations that consume a receive WQE */
+    unsigned takers[OPS], num_takers;
     unsigned received, recv_posted;
-    uint64_t model;             /* of the counter, all posted executed */
-    bool failed;                /* an error completion has come */
+    /* Value of the counter after all posted atomics */
+    uint64_t model;
+    bool failed;                /* An error completion has been polled */
 } Flow;
 
 typedef struct World {
@@ -91,7 +93,7 @@ static uint32_t random_length(World *w)
     }
 }
 
-/* Cuts len bytes into at most 30 pieces. */
+/* Divides len bytes into at most 30 segments. */
 static unsigned cut(World *w, SimSge *sge, uint64_t addr, uint32_t len,
                     uint32_t key)
 {
@@ -199,7 +201,7 @@ static void check_send_cqe(World *w, Flow *f, const QrnicCqe *c)
     g_assert_cmpuint(c->index, ==, o->index);
     f->completed++;
     if (c->status != QRNIC_WC_SUCCESS) {
-        /* A member goes with its carrier, also with nothing under way. */
+        /* A failed carrier flushes its members, idle ones included. */
         g_assert_cmpstr(qrnic_wc_status_name(c->status), ==,
                         f->failed || (w->shared &&
                                       c->status == QRNIC_WC_WR_FLUSH_ERR) ?
@@ -224,7 +226,7 @@ static void check_send_cqe(World *w, Flow *f, const QrnicCqe *c)
         g_assert_cmphex(ldq_le_p(at(f->from, local)), ==, o->expect);
         break;
     }
-    /* Nothing of this slot is touched any more. */
+    /* The slot is overwritten, because no later access to it is allowed. */
     if (o->opcode == QRNIC_WQE_RDMA_READ || o->opcode == QRNIC_WQE_RDMA_WRITE) {
         memcpy(at(f->to, remote), none, SLOT);
         memcpy(at(f->from, local), none, SLOT);
@@ -300,8 +302,8 @@ typedef struct Weather {
     const char *name;
     unsigned loss, repeat, reorder, corrupt, wire_room;
     bool ipv6, vlan;
-    unsigned rounds;            /* without congestion control and link */
-    bool may_fail;              /* retries can run out by chance */
+    unsigned rounds;            /* Without congestion control and link */
+    bool may_fail;              /* Retries may be exhausted by chance */
 } Weather;
 
 static const Weather weathers[] = {
@@ -326,17 +328,18 @@ typedef struct Case {
     uint8_t options;            /* QRNIC_QPO_* */
     bool congestion, link;
     unsigned rounds;
-    uint32_t seed;              /* of the first */
-    bool shared;                /* of a carrier; packets are ENCAPSULATED */
+    uint32_t seed;              /* Of the first round */
+    /* Members of a carrier; packets are ENCAPSULATED */
+    bool shared;
 } Case;
 
-/* Of the packets that say that they may be */
+/* Marks some of the packets with ECT. */
 static bool mark_some(Sim *s, unsigned from, const uint8_t *frame, size_t len)
 {
     return g_rand_int_range(s->rand, 0, 16) == 0;
 }
 
-/* Rates that hold back what these queue pairs send */
+/* Sets rates that delay the packets of these queue pairs. */
 static void congestion_start(Sim *s)
 {
     for (unsigned i = 0; i < SIM_NODES; i++) {
@@ -358,7 +361,7 @@ static uint64_t of_both(const World *w, enum qrnic_counter c)
     return sim_counter(&w->sim->node[0], c) + sim_counter(&w->sim->node[1], c);
 }
 
-/* What was to be tried has been. */
+/* Asserts that the features of this case were used. */
 static void check_features(const World *w, const Case *x)
 {
     const Weather *k = x->weather;
@@ -372,7 +375,7 @@ static void check_features(const World *w, const Case *x)
         uint64_t again = w->sim->node[0].link_count
                          [QRNIC_LINK_TX_RETRANSMISSIONS];
 
-        /* The transport sees a wire in order, and without loss. */
+        /* The transport sees a wire in order and without loss. */
         g_assert_cmpuint(of_both(w, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
         g_assert_cmpint(again > 0, ==, k->loss || k->reorder || k->corrupt);
     } else if (k->loss + k->corrupt >= 100 && !x->congestion) {
@@ -414,7 +417,9 @@ static void random_run(const Case *x, uint32_t seed)
     c.path_mtu = g_rand_int_range(r, QRNIC_MTU_256, QRNIC_MTU_4096 + 1);
     c.psn_a = g_rand_boolean(r) ? 0xffffe0 : g_rand_int(r) & QRNIC_PSN_MASK;
     c.psn_b = g_rand_boolean(r) ? 0x7fffe0 : g_rand_int(r) & QRNIC_PSN_MASK;
-    /* A slow wire holds back the answers, and so do rates and the link. */
+    /*
+     * Longer, because a blocked wire, rates and the link delay the responses.
+     */
     c.timeout = x->link ? 14 : k->wire_room || x->congestion ? 10 : 5;
     c.min_rnr_timer = 3;
     c.max_dest_rd_atomic = g_rand_int_range(r, 1, 9);
@@ -494,7 +499,7 @@ static const struct {
       QRNIC_QPO_SELECTIVE_REPEAT | QRNIC_QPO_ADAPTIVE_ROUTING, true },
 };
 
-/* What is beside the transport */
+/* Features besides the transport */
 static const struct {
     const char *name;
     bool congestion, link;

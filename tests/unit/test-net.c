@@ -1,6 +1,6 @@
 /*
  * The network between simulated nodes: rates, delays, paths, queues, marks,
- * pauses, loss and faults; with frames of the test, and with engines.
+ * pauses, loss and faults, with frames of the test and with engines
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,8 +12,8 @@
 #include "pair.h"
 
 #define GBIT 1000000000ull
-#define FRAME 1000              /* bytes; on the wire 24 more */
-#define NUMBER_AT 60            /* in the frame; behind its headers */
+#define FRAME 1000              /* Bytes; on the wire 24 more */
+#define NUMBER_AT 60            /* Offset behind the headers */
 #define FLOWS 64
 
 static const NetLink link_fast = {
@@ -78,7 +78,7 @@ static void rig_free(Rig *r)
     g_free(r);
 }
 
-/* IPv4 and UDP to RoCE's port; no engine sees it. */
+/* Makes a UDP packet to RoCE's port. No engine receives it. */
 static void frame_make(Rig *r, uint8_t *f, unsigned from, unsigned to,
                        unsigned flow, uint32_t number)
 {
@@ -95,7 +95,7 @@ static void frame_make(Rig *r, uint8_t *f, unsigned from, unsigned to,
     stw_be_p(f + 24, ~checksum(f + 14, 20));
     stw_be_p(f + 34, 0xc000 + flow);
     stw_be_p(f + 36, QRNIC_ROCE_UDP_PORT);
-    stl_be_p(f + 46, 7);                        /* destination QP */
+    stl_be_p(f + 46, 7);                        /* Destination QP */
     stl_be_p(f + 50, (r->adaptive ? NET_BTH_ADAPTIVE << 24 : 0) |
                      (number & QRNIC_PSN_MASK));
     stl_be_p(f + NUMBER_AT, number);
@@ -111,7 +111,7 @@ static void frame_send(Rig *r, unsigned from, unsigned to, unsigned flow,
     r->sent++;
 }
 
-/* As fast as the links of these take them, all to one */
+/* Sends frames of several nodes to one, as fast as their links allow. */
 static void pump(Rig *r, unsigned senders, unsigned to, uint32_t count)
 {
     g_autofree uint32_t *done = g_new0(uint32_t, senders);
@@ -151,7 +151,7 @@ static void test_rate(void)
     }
 }
 
-/* Three levels: six links, of which each takes the whole frame first */
+/* Three levels: six links, each of which forwards whole frames */
 static void test_latency(void)
 {
     Rig *r = rig_new(1, 16, NULL);
@@ -193,7 +193,7 @@ static uint64_t disorder(NetPaths paths, bool adaptive)
     for (unsigned i = 0; i < r->net->port->len; i++) {
         NetPort *p = r->net->port->pdata[i];
 
-        /* From the level below into the highest */
+        /* From the middle level to the highest */
         ways += p->to >= 32 && p->count.frames;
     }
     g_assert_cmpuint(ways, >=, 3);
@@ -231,7 +231,10 @@ static void test_tail_drop(void)
 
 static void test_pfc(void)
 {
-    /* Behind the pause: the way there and back, and a frame at each end */
+    /*
+     * Headroom for the frames in flight until the pause works: the round trip,
+     * and a frame at each side
+     */
     NetOptions o = {
         .pfc = 1, .xoff = 20000, .xon = 10000, .headroom = 20000,
     };
@@ -256,14 +259,14 @@ static void test_pfc(void)
             g_assert_cmpuint(r->net->gone.dropped, ==, 0);
             g_assert_cmpuint(r->arrived, ==, 4000);
             g_assert_cmpuint(r->disordered, ==, 0);
-            /* It never ran dry. */
+            /* The link was never idle. */
             g_assert_cmpint(r->last - r->first, <, 4000 * 81.92 * 1.01);
         }
         rig_free(r);
     }
 }
 
-/* Of the other priority nothing is paused. */
+/* The other priority is not paused. */
 static void test_pfc_priority(void)
 {
     const NetOptions o = {
@@ -285,7 +288,7 @@ static void test_pfc_priority(void)
     rig_free(r);
 }
 
-/* Each link of a circle waits for the next one. */
+/* Each link of a ring waits for the next one. */
 static void test_deadlock(void)
 {
     enum { SWITCHES = 4 };
@@ -316,7 +319,7 @@ static void test_deadlock(void)
         g_assert_true(p->queue[0].paused);
         g_assert_cmpuint(p->count.paused, ==, p->count.resumed + 1);
     }
-    /* And stays so: the pause counts on. */
+    /* The deadlock persists, and the pause time grows. */
     paused = net_paused_ns(r->net->port->pdata[0]);
     r->sim->now += SIM_MS;
     g_assert_cmpint(net_paused_ns(r->net->port->pdata[0]), ==,
@@ -333,7 +336,7 @@ static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
 
     r->traffic_class = traffic_class;
     net_star(r->net, &link_fast);
-    /* The queue grows to half of what two senders send. */
+    /* The queue grows to half of the bytes of two senders. */
     pump(r, 2, 2, 80);
     marked = r->marked;
     g_assert_cmpuint(r->arrived, ==, 160);
@@ -343,7 +346,7 @@ static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
     return marked;
 }
 
-/* A packet that two switches would mark has one mark, and counts once. */
+/* A packet that two switches would mark is marked and counted once. */
 static void marks_twice(void)
 {
     const NetOptions o = { .kmin = 0, .kmax = 1 };
@@ -371,7 +374,7 @@ static void test_marks(void)
     g_assert_cmpuint(marks(1, 10240, 10240, 0), ==, all);
     g_assert_cmpuint(marks(0, 10240, 10240, 0), ==, 0);
     g_assert_cmpuint(marks(2, 90000, 95000, NET_MILLION), ==, 0);
-    /* From 0 to a half on the way from empty to 80 frames */
+    /* From 0 to a half while the queue grows from empty to 80 frames */
     g_assert_cmpuint(marks(2, 0, 82000, NET_MILLION / 2), >, 20);
     g_assert_cmpuint(marks(2, 0, 82000, NET_MILLION / 2), <, 60);
     marks_twice();
@@ -395,7 +398,7 @@ static uint64_t lost(const NetLoss *loss, uint32_t count)
 static void test_loss(void)
 {
     const NetLoss uniform = { .loss = NET_MILLION / 100 };
-    /* A tenth of the time in the bad state, where half is lost */
+    /* A tenth of the time in the bad state, with half of the frames lost */
     const NetLoss bursts = {
         .to_bad = NET_MILLION / 90, .to_good = NET_MILLION / 10,
         .loss_bad = NET_MILLION / 2,
@@ -423,7 +426,7 @@ static void test_loss(void)
 
 static bool fault_sink(Net *net, const SimFrame *f, void *opaque)
 {
-    /* How it came: 1, marked 2, corrupted 4, late 8 */
+    /* State on arrival: arrived 1, marked 2, corrupted 4, late 8 */
     Rig *r = opaque;
 
     r->arrived |= 1 | ((f->data[15] & 3) == 3 ? 2 : 0) |
@@ -437,7 +440,7 @@ static void test_faults(void)
     static const uint8_t expect[] = { 0, 3, 5, 9 };
 
     for (unsigned fate = 0; fate < ARRAY_SIZE(expect); fate++) {
-        /* Two of one packet, and one of another node's */
+        /* Two faults of one packet, and one of another node's packet */
         const NetFault faults[] = {
             { .to = 1, .dest_qpn = 7, .psn = 5, .transmission = 1,
               .fate = NET_FATE_LOST },
