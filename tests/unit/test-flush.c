@@ -220,7 +220,10 @@ static void test_misaligned(void)
     pair_free(p);
 }
 
-/* Their responses count like those of reads, against the agreed depth. */
+/*
+ * Responses of flushes and atomic writes count like those of reads, against the
+ * agreed depth.
+ */
 static void test_depth(void)
 {
     SimConnect c = sim_connect_default();

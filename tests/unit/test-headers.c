@@ -263,7 +263,7 @@ static const Lie lies[] = {
     { "udp-ipv6", 18, { 0xff, 0xff }, QRNIC_NET_IPV6, 0, 54 },
     { "roce-v1", 18, { 0, 13 }, QRNIC_NET_GRH },
     { "roce-v1", 14, { 0x45, 0 }, QRNIC_NET_NONE },
-    /* A GRH is never followed by UDP, whatever its next header is. */
+    /* A GRH is never followed by UDP, for all values of next header. */
     { "roce-v1", 20, { 17, 5 }, QRNIC_NET_GRH, 52 },
     /* The packet ends inside the UDP or TCP header. */
     { "udp-ipv4", 16, { 0, 20 }, QRNIC_NET_IPV4, 20, 34 },

@@ -20,7 +20,7 @@
 #define SRQ_BYTES 384
 #define CQ_BYTES 256
 #define MKEY_BYTES 256
-#define EQ_BYTES 256            /* Plus, for each entry: */
+#define EQ_BYTES 256            /* Without its entries */
 #define EQ_ENTRY_BYTES 4
 #define COUNTER_SET_BYTES 1536
 #define DB_PAGE_BYTES 512

@@ -1,7 +1,7 @@
 /*
  * Indirect keys, made of pieces of other keys, in up to MAX_KEY_DEPTH levels.
- * The test keeps a map of each key from each byte to the byte of memory behind
- * it, and compares the device's accesses with the map.
+ * The test keeps a map of each key from each byte to a byte of memory, and
+ * compares the device's accesses with the map.
  *
  * QRNIC_SEED=n runs only that seed of the random traffic.
  *
@@ -18,7 +18,7 @@
 #define MOST_BYTES 40000u
 #define NOWHERE UINT32_MAX      /* Belongs to a null region */
 
-/* Side b owns the keys. Its memory has one region, at BASE. */
+/* Side b owns the keys. All its memory is one region, at BASE. */
 typedef struct Keys {
     Pair *p;
     uint32_t region;
@@ -263,8 +263,8 @@ static void test_transposed(void)
 
     registered(&k, &c, &column, 1);
     /*
-     * The column key covers column 0 only. Its range ends behind it, so the
-     * other columns have keys of their own.
+     * The column key covers column 0 only, and ends behind it. The other
+     * columns therefore have keys of their own.
      */
     for (unsigned i = 0; i < N; i++) {
         QrnicPiece p = piece(&k, 8 * i, 8, 8 * N);

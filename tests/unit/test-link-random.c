@@ -461,7 +461,7 @@ static const Weather restarts[] = {
 };
 
 /*
- * A wire with 1 percent loss keeps nearly its full rate: little more than the
+ * A wire with 1 percent loss keeps nearly its full rate. Little more than the
  * lost frames is retransmitted, and no frame waits for a timer.
  */
 static void test_economy(void)

@@ -822,7 +822,7 @@ static void test_restart_of_the_other_end(void)
 
     send_many(r, 2);
     receive_hello(r, PEER + 50, 0);
-    g_assert_true(r->agreed);           /* May be from long ago */
+    g_assert_true(r->agreed);           /* The report can be old */
     pass(r, 1 * MS);
     g_assert_cmphex(expect_sent(r, QRNIC_LINK_HELLO).heard, ==, PEER + 50);
     receive_hello(r, PEER + 50, OURS);
@@ -1219,7 +1219,8 @@ static void test_stale_ack_is_dropped(void)
 }
 
 /*
- * A frame was acknowledged, and is now reported missing. It no longer exists.
+ * A frame was acknowledged, and is now reported missing. The end no longer has
+ * this frame.
  */
 static void test_ack_taken_back(void)
 {

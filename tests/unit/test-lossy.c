@@ -328,7 +328,7 @@ typedef struct Case {
     uint8_t options;            /* QRNIC_QPO_* */
     bool congestion, link;
     unsigned rounds;
-    uint32_t seed;              /* Of the first round */
+    uint32_t seed;              /* Seed of the first round */
     /* Members of a carrier; packets are ENCAPSULATED */
     bool shared;
 } Case;

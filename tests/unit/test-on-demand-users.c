@@ -1,7 +1,6 @@
 /*
- * Paging on demand for those who reach such memory in other ways than by the
- * key of its region, or with something else in the same message: windows,
- * invalidation, receiving into the CQE, long responses
+ * Paging on demand with other features: windows, invalidation, receiving into
+ * the CQE, long responses
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +9,7 @@
 #include "qemu/bswap.h"
 #include "pager.h"
 
-/* A window of type 2 over some pages of end 1 */
+/* Binds a type 2 window over some pages of node 1. */
 static QrnicBindSeg window_new(Pager *w)
 {
     Region *r = w->region[1];
@@ -44,7 +43,9 @@ static void post_to_window(Pager *w, const QrnicBindSeg *b, uint8_t opcode,
     sim_post_send(w->qp[0], &wr);
 }
 
-/* The page fault names the region: of the window software knows no pages. */
+/*
+ * The page fault names the region, because software knows no pages of a window.
+ */
 static void test_window(void)
 {
     const uint32_t len = PAGE + 100;
@@ -58,7 +59,7 @@ static void test_window(void)
     g_assert_cmpmem(content_of(w->region[1]) + 3 * PAGE + 5, len, want, len);
     g_assert_cmpuint(w->faults[1], ==, 1);
 
-    /* And back, into pages that are absent, too */
+    /* In the other direction, into pages that are absent too */
     memset(w->region[0]->elsewhere, 0, BYTES);
     page_take_away(w->region[0], 0, PAGES);
     memset(w->region[0]->elsewhere, 0, BYTES);
@@ -70,7 +71,7 @@ static void test_window(void)
     pager_free(w);
 }
 
-/* The window goes while a write by it waits for a page. */
+/* The window is invalidated while a write through it waits for a page. */
 static void test_window_goes(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -96,7 +97,10 @@ static void test_window_goes(void)
     pager_free(w);
 }
 
-/* What a message invalidates is valid until all of its data is there, too. */
+/*
+ * A key that a message invalidates is valid until all data of the message is
+ * placed.
+ */
 static void test_send_invalidate(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -132,7 +136,7 @@ static void test_send_invalidate(void)
     pager_free(w);
 }
 
-/* What goes into the CQE wants no page; what does not does. */
+/* Data in the CQE needs no page; other data does. */
 static void test_inline_receive(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -175,8 +179,8 @@ static void test_inline_receive(void)
 }
 
 /*
- * A response that waits in its middle: what is there of it has gone, the
- * answers behind it wait, and the requester loses no patience.
+ * A response waits in its middle. Some packets have been sent, later responses
+ * wait, and the requester does not exhaust its retries.
  */
 static void test_response_waits(void)
 {
@@ -206,7 +210,7 @@ static void test_response_waits(void)
     g_assert_cmpmem(memory_of(w->region[0], 0), there * PAGE,
                     memory_of(w->region[1], 0), there * PAGE);
     expect_no_cqe(w->qp[0]);
-    /* Far longer than all of its retries */
+    /* Far longer than all retries */
     sim_run(w->sim, w->sim->now + 3000 * SIM_MS);
     expect_no_cqe(w->qp[0]);
     g_assert_cmpuint(sim_counter(w->region[1]->node,
@@ -227,12 +231,15 @@ static void test_response_waits(void)
     pager_free(w);
 }
 
-/* How long it is told to wait: as the queue pair says, but 0.96 ms at least */
+/*
+ * The RNR timer of an absent page is that of the queue pair, but at least 0.96
+ * ms.
+ */
 static void test_wait(void)
 {
-    /* Software needs more than one wait, or less. */
+    /* Software needs less than one wait, or more. */
     static const struct {
-        uint8_t timer;          /* table 45 */
+        uint8_t timer;          /* Table 45 */
         int64_t least, most;
     } want[] = {
         { 1, 960 * SIM_US, 3 * SIM_MS }, { 13, 960 * SIM_US, 3 * SIM_MS },
@@ -257,7 +264,10 @@ static void test_wait(void)
     }
 }
 
-/* Refused there: a NAK, behind the packets that have gone */
+/*
+ * REFUSE_PAGE_FAULT during a response: a NAK follows the packets that were
+ * sent.
+ */
 static void test_response_refused(void)
 {
     Pager *w = pager_new(1, 2, NULL);

@@ -1,5 +1,5 @@
 /*
- * Paging on demand: who waits, for how long, and what comes of it
+ * Paging on demand: which work waits, for how long, and the results
  *
  * QRNIC_SEED=n runs only that seed of the random traffic.
  *
@@ -10,7 +10,9 @@
 #include "qemu/bswap.h"
 #include "pager.h"
 
-/* Each operation with nothing there at either end; tables of 1 to 4 levels */
+/*
+ * Each operation with all pages absent on both sides; tables of 1 to 4 levels
+ */
 static void test_first_touch(void)
 {
     const uint32_t len = 3 * PAGE + 100, at = 5 * PAGE + 50;
@@ -65,7 +67,7 @@ static void test_first_touch(void)
     }
 }
 
-/* A page that may be read only is no page fault for a reader. */
+/* A read of a read-only page causes no page fault. */
 static void test_read_only(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -161,7 +163,7 @@ static void test_response_waits_for_context(void)
     }
 }
 
-/* A page that is brought without being asked for costs no page fault. */
+/* A page that is present before its first use causes no page fault. */
 static void test_prefetch(void)
 {
     Pager *w = pager_new(1, 3, NULL);
@@ -170,7 +172,7 @@ static void test_prefetch(void)
     pager_run(w, NULL);
     expect_status(w->qp[0], QRNIC_WC_SUCCESS);
     g_assert_cmpuint(w->faults[0] + w->faults[1], ==, 2);
-    /* The device has read the list that these are absent in. */
+    /* The device has read the list with these absent entries already. */
     for (unsigned i = 1; i < 9; i++) {
         page_bring(w->region[0], i, false);
         page_bring(w->region[1], i, true);
@@ -184,7 +186,10 @@ static void test_prefetch(void)
     pager_free(w);
 }
 
-/* Of an absent entry that was kept its list is read again, and no other. */
+/*
+ * For an absent entry in the cache, the device reads its list again, and no
+ * other list.
+ */
 static void test_read_again(void)
 {
     for (unsigned levels = 1; levels <= 4; levels++) {
@@ -208,7 +213,7 @@ static void test_read_again(void)
     }
 }
 
-/* What software refuses fails as the manual says, at both ends. */
+/* Asserts the errors of REFUSE_PAGE_FAULT on both sides. */
 static void refused(bool local, uint8_t opcode, uint8_t status,
                     uint8_t syndrome, int event)
 {
@@ -255,7 +260,7 @@ static void test_refused(void)
             QRNIC_EVENT_QP_ACCESS_ERROR);
 }
 
-/* Larger pages, an offset in the first one, and an end at that of all space */
+/* Larger pages, an offset in the first page, and an end at the last address */
 static void test_shape(void)
 {
     const uint32_t big = 4 * PAGE, offset = 100, length = 2 * big - offset;
@@ -312,7 +317,7 @@ static void test_shape(void)
     pager_free(w);
 }
 
-/* Several pieces at both ends, each of which is absent, and an immediate */
+/* Several absent segments on both sides, and immediate data */
 static void test_pieces(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -353,7 +358,7 @@ static void test_pieces(void)
     pager_free(w);
 }
 
-/* A requester that counts RNR NAKs gives up before the page is there. */
+/* A requester that counts RNR NAKs fails before the page is present. */
 static void test_finite_retries(void)
 {
     SimConnect c = sim_connect_default();
@@ -369,7 +374,7 @@ static void test_finite_retries(void)
     expect_status(w->qp[0], QRNIC_WC_RNR_RETRY_EXC_ERR);
     g_assert_cmpuint(sim_counter(w->region[1]->node,
                                  QRNIC_COUNTER_TX_RNR_NAK), ==, 3);
-    /* The responder still waits, and may be answered. */
+    /* The responder's page fault is still outstanding, and can be answered. */
     g_assert_true(fault_next(w, 1, &number));
     g_assert_true(fault_answer(w, 1, number));
     g_assert_false(fault_next(w, 1, &number));
@@ -377,7 +382,7 @@ static void test_finite_retries(void)
     pager_free(w);
 }
 
-/* MODIFY_MKEY takes the flag while a page is waited for, and gives it again. */
+/* MODIFY_MKEY clears the flag during a page fault, and sets it again. */
 static void test_modify(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -418,7 +423,7 @@ static void test_modify(void)
     pager_free(w);
 }
 
-/* Software takes far longer than all retries of the requester would. */
+/* Software needs far longer than all retries of the requester. */
 static void patience(uint8_t opcode)
 {
     SimConnect c = sim_connect_default();
@@ -449,7 +454,7 @@ static void test_patience(void)
     patience(QRNIC_WQE_RDMA_WRITE);
 }
 
-/* Responses that were on their way before the page came count no retry. */
+/* Responses that were in flight before the page was present use up no retry. */
 static void test_late_responses(void)
 {
     SimConnect c = sim_connect_default();
@@ -470,7 +475,10 @@ static void test_late_responses(void)
     pager_free(w);
 }
 
-/* What waits when the EQ goes fails: nobody brings pages any more. */
+/*
+ * When the EQ is destroyed, waiting work fails, because no software can page
+ * in.
+ */
 static void test_eq_gone(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -488,7 +496,7 @@ static void test_eq_gone(void)
     pager_free(w);
 }
 
-/* Nobody brings pages. */
+/* Without an EQ for page faults, absent pages are errors. */
 static void test_nobody(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -526,7 +534,7 @@ static void test_bad_entry(void)
     }
 }
 
-/* Commands that have nothing to be about, or the wrong thing */
+/* Commands without a page fault, or with a wrong one */
 static void test_commands(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -574,7 +582,7 @@ static void test_commands(void)
     };
     g_assert_cmpint(qrnic_mkey_create(e, &ctx).status, ==, QRNIC_ST_BAD_PARAM);
 
-    /* A queue pair in ERR waits for nothing. */
+    /* A queue pair in ERR has no page fault. */
     pager_post(w, QRNIC_WQE_SEND, 0, 0, 100);
     sim_run(w->sim, w->sim->now + 50 * SIM_US);
     g_assert_true(fault_next(w, 0, &number));
@@ -586,7 +594,7 @@ static void test_commands(void)
     pager_free(w);
 }
 
-/* More wait than the EQ has room for. */
+/* More queue pairs wait than the EQ has room for. */
 static void test_full_eq(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -614,7 +622,7 @@ static void test_full_eq(void)
     }
     sim_run(w->sim, w->sim->now + 50 * SIM_US);
     g_assert_cmpuint(sim_counter(a, QRNIC_COUNTER_PAGE_FAULTS), ==, count);
-    /* Two of those that were not told of are gone before. */
+    /* Two queue pairs whose page faults were not reported yet are gone. */
     sim_modify(qp[count - 1][0], &(QrnicQpAttr) {
         .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR });
     sim_qp_free(qp[count - 2][0]);
@@ -630,8 +638,8 @@ static void test_full_eq(void)
 }
 
 /*
- * Datagrams and unreliable connections: what finds no page is lost, and the
- * next one finds it; the receive WQE is still there. A sender waits.
+ * Datagrams and unreliable connections: a message to an absent page is lost,
+ * the receive WQE stays, and the next message finds the page. A sender waits.
  */
 static void unreliable(bool uc)
 {
@@ -674,7 +682,7 @@ static void unreliable(bool uc)
     g_assert_cmpmem(content_of(w->region[1]) + PAGE - 50 + skip, 300,
                     content_of(w->region[0]) + 10, 300);
 
-    /* A sender whose page is refused */
+    /* REFUSE_PAGE_FAULT for a sender */
     w->region[0]->gone = true;
     sim_post_send(from, &wr);
     pager_run(w, NULL);
@@ -692,8 +700,8 @@ static void test_unreliable(void)
 }
 
 /*
- * Random traffic, over a wire that loses and reorders, while the operating
- * system takes pages away at random.
+ * Random traffic over a wire that loses and reorders, while the pager
+ * invalidates pages at random.
  */
 #define OPS 120
 #define SLOT (BYTES / 16)
@@ -710,7 +718,9 @@ static void take_some(Pager *w)
     }
 }
 
-/* Each operation has a slot of its own at both ends while it is under way. */
+/*
+ * Each operation has a slot of its own on both sides while it is outstanding.
+ */
 static void random_traffic(uint32_t seed)
 {
     static const uint8_t opcodes[] = {

@@ -1,6 +1,6 @@
 /*
- * Rate limits in virtual time: bytes over time, bursts, and that neither
- * waiting nor loss is taken for the other.
+ * Rate limits in virtual time: bytes over time, bursts, and the separation of
+ * waiting from loss
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,11 +10,13 @@
 
 typedef struct Seen {
     int64_t first, last;
-    uint64_t bytes, frames, most;       /* most: what exceeds the rate */
+    uint64_t bytes, frames, most;       /* most: bytes above the rate */
     uint64_t rate;                      /* kbit/s */
 } Seen;
 
-/* What node 0 has sent beyond the rate at any time since its first frame */
+/*
+ * Records the most that node 0 has sent above the rate since its first frame.
+ */
 static bool watch(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                   void *opaque)
 {
@@ -56,7 +58,7 @@ static void run(Sim *s)
     g_assert_true(sim_run(s, s->now + 100000 * SIM_MS));
 }
 
-/* Time and excess are within the bounds of the manual. */
+/* Asserts that time and excess are within the bounds of the manual. */
 static void check(const Seen *seen, uint64_t burst)
 {
     const uint64_t frame = 1200;
@@ -92,7 +94,7 @@ static void one_rate(uint32_t rate, uint32_t burst)
     pair_free(p);
 }
 
-/* 8 ms a packet to 8 us */
+/* 8 ms to 8 us for each packet */
 static void test_rate(void)
 {
     static const uint32_t rate[] = { 1000, 10000, 123456, 1000000 };
@@ -104,7 +106,10 @@ static void test_rate(void)
     }
 }
 
-/* What is sent again counts, and is sent although the limit holds it back. */
+/*
+ * Retransmitted packets count for the limit, and are sent in spite of a delay
+ * by it.
+ */
 static void test_loss(void)
 {
     Pair *p = pair_new(2, NULL, NULL);
@@ -129,7 +134,7 @@ static void test_loss(void)
     pair_free(p);
 }
 
-/* The limit ends, changes, or goes with the queue pair, while it waits. */
+/* The limit ends or changes, or the queue pair is destroyed, while it waits. */
 static void test_change(void)
 {
     for (int what = 0; what < 4; what++) {
@@ -158,7 +163,7 @@ static void test_change(void)
     }
 }
 
-/* What the limit lets go at once has not waited for it. */
+/* A packet that may be sent at once is not counted as delayed. */
 static void test_no_wait(void)
 {
     Pair *p = pair_new(7, NULL, NULL);
@@ -192,7 +197,9 @@ static void test_late(void)
     pair_free(p);
 }
 
-/* Who is dead is given up: eight times 64 packets (0.6 s) and a timeout */
+/*
+ * A dead peer is detected after eight times 64 packets (0.6 s) and a timeout.
+ */
 static void test_dead_peer(void)
 {
     Pair *p = pair_new(9, NULL, NULL);
@@ -238,7 +245,7 @@ static void test_unreliable(void)
     sim_free(s);
 }
 
-/* Responses to the other end's reads are not limited. */
+/* Responses to reads of the peer are not limited. */
 static void test_responses(void)
 {
     Pair *p = pair_new(5, NULL, NULL);

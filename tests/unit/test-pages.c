@@ -1,5 +1,5 @@
 /*
- * Translation tables: what is read of them, and how often.
+ * Translation tables: accesses to the lists, and hits of the cache
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,8 +11,8 @@
 
 #define PAGE 4096
 /*
- * So many tables that half of them would share their place in the cache with
- * another one, had each list one place only; none shares it with many.
+ * With direct mapping, half of SOME tables would share a cache entry with
+ * another table. With the cache's associativity, no table shares with many.
  */
 #define SOME 2500
 #define MANY (3 * QRNIC_PAGE_LIST_CACHE)
@@ -23,7 +23,7 @@ typedef struct Tables {
     QrnicPages table[MANY];
 } Tables;
 
-/* Where the only page of a table is */
+/* Returns the address of the only page of a table. */
 static uint64_t page_of(unsigned i)
 {
     return (uint64_t)(i + 1) * PAGE;
@@ -72,7 +72,7 @@ static uint64_t reads(Tables *t)
     return sim_counter(t->node, QRNIC_COUNTER_MTT_READS);
 }
 
-/* Tables whose lists meet in one place of the cache all stay there. */
+/* Tables whose lists map to one place of the cache all stay cached. */
 static void test_meet(void)
 {
     Tables *t = tables_new(SOME);
@@ -86,7 +86,10 @@ static void test_meet(void)
     tables_free(t);
 }
 
-/* One in use stays, whatever else comes by; and all find what is theirs. */
+/*
+ * A list in use stays cached while many others are used, and each table finds
+ * its own list.
+ */
 static void test_hot(void)
 {
     Tables *t = tables_new(MANY);

@@ -1,5 +1,6 @@
 /*
- * Priorities: whose turn it is, by what leaves on the wire.
+ * Priorities: the order in which queue pairs are scheduled, by the frames on
+ * the wire
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,7 +9,7 @@
 #include "pair.h"
 
 #define MTU 1024u
-#define TURN 16u                /* packets */
+#define TURN 16u                /* Packets of one slot */
 #define FRAMES 20000u
 
 typedef struct World {
@@ -16,7 +17,7 @@ typedef struct World {
     unsigned count;
     SimQp *a[16], *b[16];
     PairEnd from, to;
-    uint8_t order[FRAMES];      /* who has sent each frame of node 0 */
+    uint8_t order[FRAMES];      /* Sender of each frame of node 0 */
     unsigned frames;
 } World;
 
@@ -53,7 +54,10 @@ static QrnicResult priority_set(SimQp *q, uint8_t priority)
     return sim_modify(q, &attr);
 }
 
-/* Unreliable connections, which wait for nobody; level[i] is that of i. */
+/*
+ * Makes unreliable connections, because these do not wait for ACKs. level[i] is
+ * the level of queue pair i.
+ */
 static World *world_new(unsigned count, const uint8_t *level)
 {
     World *w = g_new0(World, 1);
@@ -106,7 +110,7 @@ static void run(World *w)
     g_assert_true(sim_run(w->sim, w->sim->now + 1000 * SIM_MS));
 }
 
-/* Turns while others of another level were ready */
+/* Asserts the slots while queue pairs of another level were ready. */
 static void expect_turns(World *w, uint64_t turns, uint64_t reliefs)
 {
     SimNode *n = &w->sim->node[0];
@@ -116,7 +120,7 @@ static void expect_turns(World *w, uint64_t turns, uint64_t reliefs)
                      reliefs);
 }
 
-/* The manual's worked example, and each turn as it says */
+/* The worked example of the manual, slot by slot */
 static void test_strict(void)
 {
     const uint8_t level[] = { 8, 0, 0 };
@@ -135,8 +139,8 @@ static void test_strict(void)
         }
     }
     /*
-     * 64 turns of the first, one in which it finds nothing left, 4 between
-     * them; then all that are ready have one level.
+     * 64 slots of the first, one in which it has no work, and 4 relief slots.
+     * Then all ready queue pairs have one level.
      */
     expect_turns(w, 64 + 1 + 4, 4);
     world_free(w);
@@ -157,12 +161,12 @@ static void test_weighted(void)
             g_assert_cmpuint(w->order[t * TURN + n], ==, who[t % 6]);
         }
     }
-    /* The same of the first, and one after each two of them */
+    /* As before for the first, and one slot of others after each two */
     expect_turns(w, 64 + 1 + 32, 0);
     world_free(w);
 }
 
-/* Of all levels each has turns, no further apart than the manual says. */
+/* Every level has slots, with at most the distance that the manual states. */
 static void test_starvation(void)
 {
     for (unsigned strict = 0; strict < 2; strict++) {
@@ -180,7 +184,7 @@ static void test_starvation(void)
         }
         run(w);
         g_assert_cmpuint(w->frames, ==, FRAMES);
-        /* As long as all of them have something to send */
+        /* While all of them have work */
         for (unsigned t = 0; t < 2 * bound + 20; t++) {
             unsigned i = w->order[t * TURN];
 
@@ -194,7 +198,7 @@ static void test_starvation(void)
     }
 }
 
-/* A level that changes while the queue pair waits for the wire */
+/* The level changes while the queue pair waits for the wire. */
 static void test_change(void)
 {
     const uint8_t level[] = { 0, 0, 0 };
@@ -214,7 +218,7 @@ static void test_change(void)
     for (unsigned n = begin; n < begin + 640; n++) {
         mine += w->order[n] == 2;
     }
-    /* 15 of 16 turns; a frame of others may have been before the wire. */
+    /* 15 of 16 slots; a frame of others may have been queued before. */
     g_assert_cmpuint(mine, >=, 580);
     g_assert_cmpuint(mine, <, 640);
     g_assert_cmpuint(sim_query(w->a[2]).priority, ==, 16);
@@ -223,7 +227,7 @@ static void test_change(void)
     world_free(w);
 }
 
-/* The level is that of the address vector, unless MODIFY_QP says another. */
+/* The level is that of the address vector, unless MODIFY_QP sets another. */
 static void test_attribute(void)
 {
     for (unsigned set = 0; set < 2; set++) {
@@ -264,7 +268,7 @@ static void test_attribute(void)
         bulk(w, 0, 1);
         bulk(w, 1, 1);
         sim_run(s, s->now + 100 * SIM_MS);
-        /* The first to be rung has the first turn where nothing else counts. */
+        /* Without other differences, the first doorbell gets the first slot. */
         g_assert_cmpuint(w->order[0], ==, set ? 0 : 1);
         g_assert_cmpint(priority_set(w->a[0], 17).status, ==,
                         QRNIC_ST_BAD_PARAM);
@@ -272,7 +276,7 @@ static void test_attribute(void)
     }
 }
 
-/* Frames of each queue pair of a world, counted as they leave */
+/* Counts the frames of each queue pair as they leave */
 typedef struct Leaving {
     World *w;
     unsigned frames[2];
@@ -291,8 +295,8 @@ static bool count_leaving(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * While all others wait for a busy wire, one is alone: that must not make it
- * forget whose turn is near. Wires that block after few frames and many.
+ * One queue pair is ready while all others wait for a busy wire. The order of
+ * slots must not change. The wires block after few frames and after many.
  */
 static void test_busy_wire(void)
 {

@@ -1,6 +1,6 @@
 /*
  * States and attributes of queue pairs (InfiniBand specification, 10.3.1 and
- * 11.2.5.2), draining, flushing, and use of numbers that are gone.
+ * 11.2.5.2), draining, flushing, and use of freed numbers
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -34,7 +34,7 @@ static void accepted(SimQp *q, const QrnicQpAttr *a)
     g_assert_cmpint(sim_modify(q, a).status, ==, QRNIC_ST_OK);
 }
 
-/* The attribute out of a, and what it says zeroed. */
+/* Returns the attributes without one, whose members are zero. */
 static QrnicQpAttr without(const QrnicQpAttr *a, uint32_t bit)
 {
     static const QrnicAddressVector no_av;
@@ -61,7 +61,10 @@ static QrnicQpAttr without(const QrnicQpAttr *a, uint32_t bit)
     return r;
 }
 
-/* Every attribute that is needed must be there, and no other may. */
+/*
+ * Asserts that the transition requires each of its attributes and accepts no
+ * other.
+ */
 static void step(SimQp *q, const QrnicQpAttr *good, uint32_t optional)
 {
     uint32_t needed = good->mask & ~QRNIC_QP_STATE;
@@ -155,14 +158,15 @@ static void test_values(void)
     BAD(init, pkey_index, 1, PKEY_INDEX);
     BAD(init, access, 1, ACCESS);
     BAD(init, access, 0x10, ACCESS);
-    BAD(init, timeout, 3, TIMEOUT);     /* not given, so zero */
+    /* Not in the mask, so it must be zero */
+    BAD(init, timeout, 3, TIMEOUT);
     BAD(init, sq_producer, 3, SQ_PRODUCER);
     BAD(init, av.sl, 3, AV);
     accepted(q, &init);
     rtr = sim_attr_rtr(q, p->b.qp);
     BAD(rtr, path_mtu, 0, PATH_MTU);
     BAD(rtr, path_mtu, 6, PATH_MTU);
-    /* A path MTU that the port does not carry, and the largest that it does */
+    /* A path MTU above the port's, and the largest valid one */
     g_assert_cmpint(qrnic_port_modify(q->node->engine, &small).status, ==,
                     QRNIC_ST_OK);
     BAD(rtr, path_mtu, QRNIC_MTU_2048, PATH_MTU);
@@ -215,7 +219,7 @@ static void test_query(void)
     pair_free(p);
 }
 
-/* SQD: what is under way ends, what comes later waits for RTS. */
+/* SQD: outstanding WQEs complete, later ones wait for RTS. */
 static void test_drain(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -254,7 +258,10 @@ static void test_drain(void)
     pair_free(p);
 }
 
-/* SQD while the wire takes no more: nothing is to be sent, so it is told. */
+/*
+ * SQD while the wire is blocked: nothing remains to be sent, so the event is
+ * sent.
+ */
 static void test_drain_wire_busy(void)
 {
     QrnicQpAttr sqd = {
@@ -285,7 +292,7 @@ static bool tap_from_a(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return from == 0;
 }
 
-/* max_dest_rd_atomic changes: the newest results stay for repetition. */
+/* A change of max_dest_rd_atomic keeps the newest results for duplicates. */
 static void test_replay_resize(void)
 {
     static const uint8_t counts[] = { 1, 2, 16 };
@@ -324,7 +331,7 @@ static void test_replay_resize(void)
     }
 }
 
-/* It cannot become less than what waits to be answered. */
+/* max_dest_rd_atomic cannot be less than the number of pending responses. */
 static void test_replay_busy(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -370,14 +377,16 @@ static void ring_rq(SimQp *q, unsigned times)
     }
 }
 
-/* Who rings all the time does not keep others from what they lost. */
+/*
+ * A queue pair that rings all the time does not delay the recovery of others.
+ */
 static void test_doorbells_lost(void)
 {
     const SimOptions options = { .doorbell_fifo = 1024 };
     Pair *p = pair_new(1, &options, NULL);
     SimNode *n = p->a.qp->node;
 
-    /* All that the page may have of the FIFO */
+    /* The whole share of the page in the FIFO */
     ring_rq(p->a.qp, 512);
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==, 1);
@@ -391,7 +400,7 @@ static void test_doorbells_lost(void)
     pair_free(p);
 }
 
-/* ERR: all that is posted is flushed in order, also what is posted later. */
+/* ERR flushes all posted WQEs in order, later ones included. */
 static void test_flush(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -429,7 +438,7 @@ static void test_flush(void)
     pair_free(p);
 }
 
-/* RESET forgets everything without a word, and the queue pair works anew. */
+/* RESET drops all work without completions, and the queue pair works again. */
 static void test_reset(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -457,7 +466,7 @@ static void test_reset(void)
     pair_free(p);
 }
 
-/* Destroyed in the middle of everything: silence. */
+/* DESTROY_QP at any time causes no completion. */
 static void test_destroy(void)
 {
     for (int64_t when = 0; when < 40; when++) {
@@ -490,7 +499,7 @@ static void test_destroy(void)
     }
 }
 
-/* To RTS nothing is woken for a queue pair that has nothing to send. */
+/* The move to RTS schedules nothing without work. */
 static void test_rts(void)
 {
     Pair *p = pair_new(1, NULL, &unconnected);
@@ -515,7 +524,7 @@ static void test_rts(void)
     pair_free(p);
 }
 
-/* What was posted before, and rung for, is sent in RTS. */
+/* A WQE that was posted and rung for before RTS is sent in RTS. */
 static void posted_early(bool looked)
 {
     Pair *p = pair_new(1, NULL, &unconnected);
@@ -545,7 +554,7 @@ static void test_posted_early(void)
     posted_early(true);
 }
 
-/* The first packet in RTR is an event. */
+/* The first packet in RTR causes an event. */
 static void test_comm_est(void)
 {
     Pair *p = pair_new(1, NULL, &unconnected);

@@ -1,6 +1,6 @@
 /*
- * Errors of reliable connections: what the requester, the responder and the
- * software at both ends see (InfiniBand specification, 9.9).
+ * Errors of reliable connections, as seen by the requester, the responder and
+ * the software of both sides (InfiniBand specification, 9.9)
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +23,10 @@ static bool tap_lose_all(Sim *s, unsigned from, const uint8_t *frame,
     return from != GPOINTER_TO_UINT(opaque);
 }
 
-/* retry_cnt retries after the first try, each a timeout apart; then flush. */
+/*
+ * retry_cnt retries after the first attempt, one timeout apart; then the queue
+ * is flushed.
+ */
 static void test_retry_exceeded(void)
 {
     for (unsigned retries = 0; retries <= 7; retries++) {
@@ -64,7 +67,10 @@ static void test_retry_exceeded(void)
     }
 }
 
-/* Lost ACKs: executed once, and in the end the requester gives up too. */
+/*
+ * All ACKs are lost: the request is executed once, and the requester reports an
+ * error as well.
+ */
 static void test_acks_lost(void)
 {
     SimConnect c = sim_connect_default();
@@ -86,7 +92,7 @@ static void test_acks_lost(void)
     pair_free(p);
 }
 
-/* Many deadlines on one timer: each queue pair gives up at its own time. */
+/* Many deadlines on one timer: each queue pair fails at its own time. */
 static void test_many_timers(void)
 {
     enum { N = 40 };
@@ -121,7 +127,7 @@ static void test_many_timers(void)
     pair_free(p);
 }
 
-/* Deadlines that are all due at once: a bounded number in one go */
+/* Many deadlines are due at once: each call handles a bounded number. */
 static void test_timer_budget(void)
 {
     enum { N = 100 };
@@ -173,8 +179,8 @@ static void test_timeout_zero(void)
 }
 
 /*
- * A wire that takes nothing any more is one that loses all, from the second
- * expiration on: software must learn of it.
+ * From the second expiration on, a blocked wire counts as loss, because
+ * software must be notified.
  */
 static void test_wire_stuck(void)
 {
@@ -200,7 +206,7 @@ static void test_wire_stuck(void)
     pair_free(p);
 }
 
-/* The same at the responder, which has a fatal NAK to send. */
+/* A responder with a pending fatal NAK on a blocked wire */
 static void test_nak_stuck(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -229,7 +235,7 @@ static void test_nak_stuck(void)
     pair_free(p);
 }
 
-/* In the fatal state time goes on, but not the transport. */
+/* After a fatal error time continues, but the transport stops. */
 static void test_fatal(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -259,7 +265,7 @@ static void test_rnr_exceeded(void)
         post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 100);
         settle(p);
         e = expect_status(p->a.qp, QRNIC_WC_RNR_RETRY_EXC_ERR);
-        /* There and back is 2 us, the wait between 1.28 ms. */
+        /* The round trip is 2 us, the wait 1.28 ms. */
         g_assert_cmpint(e.timestamp, ==, (retries + 1) * 2 * SIM_US +
                                          retries * 1280 * SIM_US);
         expect_state(p->a.qp, QRNIC_QPS_ERR);
@@ -269,8 +275,8 @@ static void test_rnr_exceeded(void)
 }
 
 /*
- * Errors with one request. What it does to the pair before, and what follows
- * at the requester (status) and the responder (status of its receive, event).
+ * Errors with one request: a preparation, and the results at the requester
+ * (status) and the responder (status of its receive, event).
  */
 typedef struct Case {
     const char *name;
@@ -279,7 +285,7 @@ typedef struct Case {
     uint8_t status, syndrome;
     uint8_t recv_status;        /* SUCCESS: no receive completion */
     uint8_t event;              /* 0: none */
-    bool local;                 /* the responder never sees it */
+    bool local;                 /* Local to the requester */
 } Case;
 
 static void bad_variant(Pair *p, SimWr *wr, SimSge *sge)
@@ -362,7 +368,7 @@ static void imm_bad_key(Pair *p, SimWr *wr, SimSge *sge)
     wr->rkey ^= 1;
 }
 
-/* The key goes when only the last packet is not there. */
+/* Destroys the key when only the last packet is missing. */
 static bool tap_last_packet(Sim *s, unsigned from, const uint8_t *frame,
                             size_t len, void *opaque)
 {
@@ -374,7 +380,7 @@ static bool tap_last_packet(Sim *s, unsigned from, const uint8_t *frame,
         QrnicQpAttr a = { .mask = QRNIC_QP_ACCESS_FLAGS };
         SimFrame *f;
 
-        /* What is on its way is there before. */
+        /* Packets in flight are delivered first. */
         s->tap = NULL;
         while ((f = sim_wire_take(s))) {
             sim_inject(s, f->to, f->data, f->len);
@@ -425,7 +431,7 @@ static void local_dma(Pair *p, SimWr *wr, SimSge *sge)
 
 /*
  * The destination of a read or an atomic is checked when the response arrives.
- * A key may get its rights, or lose them, after the WQE was fetched.
+ * A key may change its rights after the WQE was fetched.
  */
 static void test_late_destination(gconstpointer opaque)
 {
@@ -476,8 +482,9 @@ static void test_late_destination(gconstpointer opaque)
 }
 
 /*
- * A bad record of an RQ is read for the credits of every ACK, but reported
- * once. The message that needs a receive WQE completes with the error.
+ * Every ACK reads the bad record of an RQ for the credits, but the device
+ * reports it once. The message that needs a receive WQE completes with the
+ * error.
  */
 static void test_bad_record_once(void)
 {
@@ -568,7 +575,7 @@ static void test_case(gconstpointer opaque)
     QrnicEqe event;
     QrnicCqe e;
 
-    /* One that is good before it, two that are flushed behind it. */
+    /* One valid WQE before, two flushed WQEs behind */
     post(&p->a, &p->b, WRITE, 0, HALF, 5000);
     k->prepare(p, &wr, &sge);
     if (k->prepare == local_dma) {
@@ -579,7 +586,7 @@ static void test_case(gconstpointer opaque)
     }
     if (k->prepare == remote_dma || k->prepare == recv_dma ||
         k->prepare == qp_rights) {
-        /* The good one would suffer too. */
+        /* The error would affect the valid WQE too, so there is none. */
         pair_free(p);
         p = pair_new(1, NULL, NULL);
         post(&p->a, &p->b, QRNIC_WQE_NOP, 0, 0, 0);
@@ -621,7 +628,7 @@ static void test_case(gconstpointer opaque)
     pair_free(p);
 }
 
-/* More reads than the responder has resources for. */
+/* More reads than responder resources */
 static void test_too_many_reads(void)
 {
     SimConnect c = sim_connect_default();
@@ -656,13 +663,16 @@ static void test_no_rd_atomic(void)
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpint(expect_status(p->a.qp, QRNIC_WC_LOC_QP_OP_ERR).syndrome,
                     ==, QRNIC_SYN_RD_ATOMIC);
-    /* A mistake of the WQE is told as one, whatever check finds it. */
+    /*
+     * An error of a WQE is counted as one, independent of the check that
+     * detects it.
+     */
     g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_GE_WQE_MALFORMED),
                     ==, 1);
     pair_free(p);
 }
 
-/* The key goes away in the middle of a long read. */
+/* The key is destroyed in the middle of a long read. */
 static void test_key_destroyed(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -680,10 +690,7 @@ static void test_key_destroyed(void)
     pair_free(p);
 }
 
-/*
- * Packets that no requester of ours would send, at the responder. The other
- * end is played by hand.
- */
+/* Invalid packets to the responder. The test is the peer. */
 typedef struct Answer {
     unsigned n;
     QrnicTransport last;
@@ -723,7 +730,7 @@ static void send_crafted(Pair *p, QrnicTransport t, const QrnicPathSpec *path,
 
 #define PSN 0x123456
 
-/* Two packets in a row of which the second is wrong; MTU is 1024. */
+/* Two packets, of which the second is wrong; MTU is 1024 */
 typedef struct Sequence {
     const char *name;
     uint8_t first;              /* QRNIC_OP_RC_ACK: only one packet */
@@ -798,7 +805,7 @@ static void test_sequence(gconstpointer opaque)
     pair_free(p);
 }
 
-/* Dropped without an answer, and counted. */
+/* The packet is dropped without a response, and counted. */
 static void test_dropped(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -832,7 +839,7 @@ static void test_dropped(void)
     g_assert_cmpint(n->memory[p->b.addr], ==, 0);
     expect_state(p->b.qp, QRNIC_QPS_RTS);
 
-    /* Limited membership of the default partition is good. */
+    /* Limited membership of the default partition is valid. */
     t = good;
     t.pkey = 0x7fff;
     send_crafted(p, t, NULL, 8);
@@ -843,7 +850,7 @@ static void test_dropped(void)
     g_assert_cmpint(answer.last.msn, ==, 1);
     g_assert_cmpint(n->memory[p->b.addr], ==, 0x5a);
 
-    /* The same again: acknowledged, not executed. */
+    /* A duplicate is acknowledged and not executed. */
     n->memory[p->b.addr] = 0;
     send_crafted(p, t, NULL, 8);
     g_assert_cmpint(answer.n, ==, 2);
@@ -851,7 +858,7 @@ static void test_dropped(void)
     g_assert_cmpint(n->memory[p->b.addr], ==, 0);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 1);
 
-    /* One ahead: NAK once. */
+    /* A packet ahead of the expected PSN causes one NAK. */
     t.psn = PSN + 2;
     send_crafted(p, t, NULL, 8);
     g_assert_cmpint(answer.n, ==, 3);
@@ -865,7 +872,7 @@ static void test_dropped(void)
     g_assert_cmpint(answer.n, ==, 4);
     g_assert_cmphex(answer.last.psn, ==, PSN + 1);
 
-    /* A duplicate before a read: its ACK does not reach over the read. */
+    /* A duplicate before a read: its ACK does not acknowledge the read. */
     t.opcode = QRNIC_OP_RC_READ_REQUEST;
     t.psn = PSN + 2;
     send_crafted(p, t, NULL, 0);
@@ -879,7 +886,7 @@ static void test_dropped(void)
     pair_free(p);
 }
 
-/* Responses that fit no request. */
+/* Responses without a matching request */
 static void test_bad_response(void)
 {
     static const struct {
@@ -901,7 +908,7 @@ static void test_bad_response(void)
 
         p->sim->tap = tap_answer;
         p->sim->tap_opaque = &answer;
-        /* b is the requester here. */
+        /* b is the requester. */
         post(&p->b, &p->a, READ, 0, 0, 1500);
         sim_run(p->sim, p->sim->now + SIM_US);
         send_crafted(p, t, NULL, bad[i].len);
@@ -911,7 +918,7 @@ static void test_bad_response(void)
     }
 }
 
-/* A full CQ: event, and its queue pairs go to ERR. */
+/* An overrun of the CQ causes an event, and moves its queue pairs to ERR. */
 static void test_cq_overrun(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -943,8 +950,8 @@ static void test_cq_overrun(void)
 }
 
 /*
- * A CQ of more queue pairs than the asynchronous EQ has room for fails: each
- * gets its event, in the end, and the EQ is not overrun.
+ * A CQ with more queue pairs than the asynchronous EQ has room for fails. Each
+ * queue pair gets its event later, and the EQ is not overrun.
  */
 static void test_cq_error_many(void)
 {
@@ -974,7 +981,7 @@ static void test_cq_error_many(void)
         g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
     }
     sim_connect(a, b, NULL);
-    /* Nearly full with what nobody has consumed */
+    /* Nearly full with unconsumed events */
     for (int i = 0; i < 100; i++) {
         qrnic_event_async(n->engine, QRNIC_EVENT_PORT_UP, 0, 1, 0);
     }
@@ -1010,8 +1017,8 @@ static bool tap_catch(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * Two packets change places, and the responder has not answered the first
- * when the second is there: the one it dropped is asked for, without timeout.
+ * Two packets change places, and the second arrives before the NAK for the
+ * first is sent. The dropped packet is requested without a timeout.
  */
 static void test_reordered(void)
 {
@@ -1019,7 +1026,7 @@ static void test_reordered(void)
     Caught caught = { .count = 0 };
     Pair *p;
 
-    conn.timeout = 0;           /* no timer to help */
+    conn.timeout = 0;           /* No timer to help */
     p = pair_new(1, NULL, &conn);
     pair_fill(p);
     p->sim->tap = tap_catch;
@@ -1042,7 +1049,7 @@ static void test_reordered(void)
     pair_free(p);
 }
 
-/* The same, but what was dropped comes again first: nothing is asked for. */
+/* The dropped packet arrives before the NAK is sent, so no NAK is sent. */
 static void test_reordered_repeated(void)
 {
     SimConnect conn = sim_connect_default();
@@ -1068,7 +1075,9 @@ static void test_reordered_repeated(void)
     pair_free(p);
 }
 
-/* Sends with all the words of a transport header, as fast as a peer could. */
+/*
+ * Sends a packet as fast as a peer could, with all words of a transport header.
+ */
 static void send_crafted_quick(Pair *p, QrnicTransport t, uint32_t len)
 {
     QrnicPathSpec spec = sim_path_to(p->b.qp, p->a.qp);
@@ -1105,8 +1114,8 @@ static bool tap_answers(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * 9.7.7.1: the MSN of a response is that of its request, whatever has been
- * executed since; and the credits are those that belong to this MSN.
+ * The MSN of a response is that of its request, independent of later requests;
+ * the credits belong to this MSN (9.7.7.1).
  */
 static void test_msn_of_request(void)
 {
@@ -1123,7 +1132,7 @@ static void test_msn_of_request(void)
         post_recv(&p->b, 0, 100);
     }
     settle(p);
-    /* Nothing is answered before all three are executed. */
+    /* No response is sent before all three requests are executed. */
     send_crafted_quick(p, t, 0);
     t.opcode = QRNIC_OP_RC_FETCH_ADD;
     t.psn = PSN + 1;
@@ -1139,7 +1148,7 @@ static void test_msn_of_request(void)
         g_assert_cmpint(answers.t[i].syndrome, ==,
                         qrnic_credits_encode(i < 2 ? 8 : 7));
     }
-    /* And the same again, when they are repeated. */
+    /* The duplicates have the same values. */
     t.opcode = QRNIC_OP_RC_READ_REQUEST;
     t.psn = PSN;
     send_crafted_quick(p, t, 0);
@@ -1171,7 +1180,7 @@ static void test_repeated_read_key_gone(void)
     g_assert_cmpint(answers.n, ==, 1);
     expect_state(p->b.qp, QRNIC_QPS_RTS);
     expect_no_event(p->b.qp->node);
-    /* Going on is possible: a write of nothing needs no key. */
+    /* The connection continues: a write of 0 bytes needs no key. */
     t.opcode = QRNIC_OP_RC_WRITE_ONLY;
     t.psn = PSN + 1;
     t.dma_len = 0;
@@ -1183,8 +1192,8 @@ static void test_repeated_read_key_gone(void)
 }
 
 /*
- * After an RNR NAK: what was on its way is dropped without a word, but when the
- * requester has begun again, the loss of its first packet is asked for.
+ * After an RNR NAK, packets in flight are dropped without a NAK. After the
+ * requester has resumed, the loss of its first packet causes a NAK.
  */
 static void test_rnr_resent_lost(void)
 {
@@ -1214,7 +1223,7 @@ static void test_rnr_resent_lost(void)
     g_assert_cmpint(answers.n, ==, 2);
     g_assert_cmphex(answers.t[1].syndrome, ==, QRNIC_NAK_SEQUENCE);
     g_assert_cmphex(answers.t[1].psn, ==, PSN);
-    /* Once for each gap */
+    /* One for each sequence gap */
     send_crafted_quick(p, t, 10);
     settle(p);
     g_assert_cmpint(answers.n, ==, 2);
@@ -1222,8 +1231,8 @@ static void test_rnr_resent_lost(void)
 }
 
 /*
- * What was on its way when the receiver was not ready may take longer than the
- * RNR NAK told: nobody is to think that it was sent again.
+ * Packets in flight at the RNR NAK may arrive after the RNR timer. The
+ * responder must not treat these as retransmissions.
  */
 static void test_rnr_slow_wire(void)
 {
@@ -1256,7 +1265,7 @@ static void test_rnr_slow_wire(void)
     pair_free(p);
 }
 
-/* Each second packet of the requester is lost. */
+/* Loses every second packet of the requester. */
 static bool tap_every_second(Sim *s, unsigned from, const uint8_t *frame,
                              size_t len, void *opaque)
 {
@@ -1266,8 +1275,8 @@ static bool tap_every_second(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * A receiver that is not ready for long, and a wire that loses: each RNR NAK
- * says that the packet has come, so losses do not add up.
+ * A receiver without WQE for a long time, and a lossy wire. Each RNR NAK proves
+ * that the packet arrived, so the losses do not add up.
  */
 static void test_rnr_and_loss(void)
 {
@@ -1293,7 +1302,7 @@ static void test_rnr_and_loss(void)
     pair_free(p);
 }
 
-/* What a CPU stores right behind the device's read of the word */
+/* Stores as a CPU right behind the device's read of the word. */
 static void cpu_stores(SimNode *n, uint64_t addr, size_t len)
 {
     if (len == 8 && ldq_le_p(n->memory + addr) == 0x1111) {
@@ -1301,7 +1310,7 @@ static void cpu_stores(SimNode *n, uint64_t addr, size_t len)
     }
 }
 
-/* A compare and swap that does not find its value writes nothing. */
+/* A compare and swap without a match writes nothing. */
 static void test_failed_compare_writes_nothing(gconstpointer glob)
 {
     SimOptions o = { .atomic_hca = !glob };
@@ -1328,7 +1337,7 @@ static void test_failed_compare_writes_nothing(gconstpointer glob)
         pair_free(p);
         return;
     }
-    /* As one access there is no read behind which a CPU could come. */
+    /* As one access there is no read behind which a CPU could store. */
     g_assert_cmphex(ldq_le_p(p->b.data + 8), ==, 0x1111);
     wr.compare = 0x1111;
     sim_post_send(p->a.qp, &wr);

@@ -1,8 +1,8 @@
 /*
  * The states of requester and responder: each pair of causes that block a
  * requester, and each pair of pending replies, in each order. The test calls
- * the functions that a packet, the timer or software's answer to a page fault
- * would call, and counts the packets that are sent.
+ * the functions of packets, of the timer and of software's answers to page
+ * faults, and counts the sent packets.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,13 +18,13 @@
 
 typedef struct World {
     Pager *w;
-    QrnicEngine *e;             /* of the end that is tested */
+    QrnicEngine *e;             /* Engine of the tested side */
     QrnicQp *qp;
-    unsigned from;              /* the node of it */
-    bool silent;                /* all packets are lost */
-    unsigned sent;              /* packets of the node */
+    unsigned from;              /* Node of the engine */
+    bool silent;                /* Loses all packets */
+    unsigned sent;              /* Packets of the node */
     unsigned posted;
-    GString *replies;           /* a letter for each reply */
+    GString *replies;           /* A letter for each reply */
 } World;
 
 static char letter_of(const QrnicPacket *p)
@@ -143,7 +143,7 @@ static World *requester_new(uint8_t causes)
     return w;
 }
 
-/* Enters a state by its own event where a packet brings it. */
+/* Enters a state by its own event: a packet, if a packet causes it. */
 static uint8_t enter(World *w, uint8_t cause, uint8_t blocked)
 {
     QrnicRequester *r = w->qp->requester;
@@ -153,7 +153,7 @@ static uint8_t enter(World *w, uint8_t cause, uint8_t blocked)
     case QRNIC_BLOCKED_RNR:
         answer(w, QRNIC_OP_RC_ACK, r->una, QRNIC_AETH_RNR | 12);
         g_assert_cmphex(r->cursor_psn, ==, r->una);
-        /* A rewind to una, so that the others hold no longer */
+        /* The rewind to una clears the others. */
         blocked &= ~(QRNIC_BLOCKED_WINDOW | QRNIC_BLOCKED_PROBE);
         break;
     case QRNIC_BLOCKED_PAGE:
@@ -166,7 +166,7 @@ static uint8_t enter(World *w, uint8_t cause, uint8_t blocked)
         w->qp->attr.dest_qpn = dest_qpn;
         break;
     case QRNIC_BLOCKED_WINDOW:
-        return blocked;         /* requester_new() has entered it */
+        return blocked;         /* Entered by requester_new() */
     default:
         qrnic_requester_block(w->e, w->qp, cause);
         break;
@@ -259,8 +259,8 @@ static void expect_blocked(World *w, uint8_t before, uint8_t blocked)
 }
 
 /*
- * Opens the wire: all messages complete, but for one behind a failed message.
- * The responder has seen nothing of what was acknowledged.
+ * Opens the wire: all messages complete, except those behind a failed message.
+ * The responder has not received the packets that the test acknowledged.
  */
 static void expect_nothing_lost(World *w)
 {
@@ -380,22 +380,22 @@ static void pend(World *w, char reply)
     case 'S':
         qrnic_reply_sack(w->e, w->qp);
         break;
-    case 'N':                   /* a packet behind a gap */
+    case 'N':                   /* A packet behind a sequence gap */
         request(w, QRNIC_OP_RC_WRITE_ONLY, qrnic_psn_add(r->epsn, 5), 0);
         break;
-    case 'A':                   /* a duplicate */
+    case 'A':                   /* A duplicate */
         request(w, QRNIC_OP_RC_WRITE_ONLY, qrnic_psn_add(r->epsn, -1), 0);
         break;
-    case 'D':                   /* a read */
+    case 'D':                   /* A read */
         request(w, QRNIC_OP_RC_READ_REQUEST, r->epsn, LENGTH);
         break;
-    case 'W':                   /* a read whose response waits for a page */
+    case 'W':                   /* A read whose response waits for a page */
         request(w, QRNIC_OP_RC_READ_REQUEST, r->epsn, LENGTH);
         if (r->responses_pending) {
             r->replies |= QRNIC_REPLY_PAGE;
         }
         break;
-    case 'd':                   /* a duplicate of the newest read */
+    case 'd':                   /* A duplicate of the newest read */
         request(w, QRNIC_OP_RC_READ_REQUEST, qrnic_psn_add(r->epsn, -1),
                 LENGTH);
         break;
@@ -407,13 +407,13 @@ static void pend(World *w, char reply)
         }
         request(w, QRNIC_OP_RC_READ_REQUEST, psn, LENGTH);
         break;
-    case 'F':                   /* a request that is refused */
+    case 'F':                   /* A request that is rejected */
         request(w, QRNIC_OP_RC_WRITE_LAST, r->epsn, 0);
         break;
     }
 }
 
-/* Events, and the replies in their order; |: the page comes. */
+/* Events, and the replies in order; | means that the page is present */
 static const char *const orders[][2] = {
     { "SN", "NS" }, { "NS", "NS" },
     { "SA", "S" }, { "AS", "S" },
@@ -484,7 +484,7 @@ static void test_retry_ends(void)
             g_assert_cmpstr(w->replies->str, ==, "N");
         }
         request(w, QRNIC_OP_RC_WRITE_ONLY, first, 0);
-        /* The packet behind the gap was dropped: only the NAK reports that. */
+        /* Only the NAK reports the dropped packet behind the sequence gap. */
         g_assert_cmpint(r->state, ==, sent ? QRNIC_IN_SEQUENCE :
                                              QRNIC_RETRY_REQUESTED);
         request(w, QRNIC_OP_RC_WRITE_ONLY, qrnic_psn_add(first, 1), 0);
@@ -497,7 +497,7 @@ static void test_retry_ends(void)
 
 /*
  * A responder of a dynamic target fails while it executes a SEND, because the
- * CQ cannot be written. Its NAK stays pending and is sent, and the SEND is not
+ * CQ cannot be written. The NAK stays pending and is sent, and the SEND is not
  * acknowledged.
  */
 static void test_dynamic_fails(void)

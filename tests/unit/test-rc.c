@@ -1,6 +1,6 @@
 /*
- * Reliable connections between two engines: operations, lengths, order,
- * flow control and repetition.
+ * Reliable connections between two engines: operations, lengths, order, flow
+ * control and retransmission
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,7 +16,7 @@ static void settle(Pair *p)
     g_assert_true(sim_run(p->sim, p->sim->now + 10000 * SIM_MS));
 }
 
-/* One of each operation with len bytes, from a to b. */
+/* Posts one of each operation with len bytes, from a to b. */
 static void each_operation(Pair *p, uint32_t len)
 {
     QrnicCqe c;
@@ -67,7 +67,7 @@ static void immediates(Pair *p)
     wr.flags = QRNIC_WQEF_SIGNALED;
     sim_post_send(p->a.qp, &wr);
     settle(p);
-    /* The first was not signaled. */
+    /* The first WQE was not signaled. */
     c = expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_no_cqe(p->a.qp);
     g_assert_cmpint(c.index, ==, p->a.qp->sq_producer - 1);
@@ -146,7 +146,7 @@ static void test_operations(void)
     }
 }
 
-/* A packet to ourselves whose data cannot be read is left where it is built. */
+/* A loopback packet whose data cannot be read is not delivered. */
 static void test_loopback_left(void)
 {
     SimOptions o = { .loopback = true };
@@ -168,7 +168,7 @@ static void test_loopback_left(void)
     pair_free(p);
 }
 
-/* What comes from the wire is no packet to ourselves, whatever it says. */
+/* A packet of the wire never counts as loopback. */
 static void test_loopback_forged(void)
 {
     SimOptions o = { .loopback = true };
@@ -194,7 +194,7 @@ static void test_loopback_forged(void)
     settle(p);
     g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_RX_DROP_ICRC), ==, 1);
     g_assert_cmpmem(p->b.data, sizeof(before), before, sizeof(before));
-    /* Nothing else is wrong with it. */
+    /* The packet is valid otherwise. */
     sim_inject(p->sim, n->id, frame,
                qrnic_packet_finish(&path, frame, payload, sizeof(forged)));
     settle(p);
@@ -210,8 +210,8 @@ typedef struct Seen {
     uint32_t psn[64];
     uint32_t len[64];
     unsigned n[2];
-    unsigned lose_at;           /* lose this one; counts from 1 */
-    unsigned lose_from;         /* node */
+    unsigned lose_at;           /* Packet to lose; counts from 1 */
+    unsigned lose_from;         /* Node */
     unsigned reads, most_reads, responses;
 } Seen;
 
@@ -277,7 +277,7 @@ static void test_gather_scatter(void)
     for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
         uint32_t n = g_rand_int_range(p->sim->rand, 0, 600);
 
-        /* Scattered backwards over the memory. */
+        /* Scattered backwards over the memory */
         out[i] = (SimSge) { p->a.addr + HALF - 7001 * (i + 1), n, p->a.key };
         in[i] = (SimSge) { p->b.addr + HALF - 9001 * (i + 1),
                            (i * 397) % 700, p->b.key };
@@ -297,7 +297,7 @@ static void test_gather_scatter(void)
     g_assert_cmpint(at, >=, len);
     g_assert_cmpmem(flat_out, len, flat_in, len);
 
-    /* Scatter read: the same segments take what is remote in one piece. */
+    /* Scatter read: the segments receive one contiguous range of the peer. */
     wr.opcode = QRNIC_WQE_RDMA_READ;
     sim_post_send(p->a.qp, &wr);
     settle(p);
@@ -332,7 +332,7 @@ static void test_inline(void)
     pair_free(p);
 }
 
-/* Many messages in one batch: one ACK answers many packets. */
+/* Many messages in one batch: one ACK acknowledges many packets. */
 static void test_ack_coalescing(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -356,15 +356,15 @@ static void test_ack_coalescing(void)
     expect_no_cqe(p->a.qp);
     g_assert_cmpint(seen.n[0], ==, 200);
     g_assert_cmpint(seen.n[1], <, 10);
-    /* 200 blocks of 64 bytes came in reads of up to 8. */
+    /* 200 blocks of 64 bytes, in reads of up to 8 */
     g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_WQE_FETCHES), ==,
                     25);
     pair_free(p);
 }
 
 /*
- * Each packet of a small exchange is lost once, on either side; everything is
- * repaired and nothing executed twice.
+ * Each packet of a small exchange is lost once, on either side. All is
+ * repaired, and nothing is executed twice.
  */
 static void test_each_loss(void)
 {
@@ -409,7 +409,10 @@ static void test_each_loss(void)
     }
 }
 
-/* A gap: one NAK with the expected PSN, and all again from there. */
+/*
+ * A sequence gap causes one NAK with the expected PSN, and all packets from
+ * there are retransmitted.
+ */
 static void test_go_back_n(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -429,7 +432,9 @@ static void test_go_back_n(void)
     pair_free(p);
 }
 
-/* A lost response is asked for again as soon as a later one shows it. */
+/*
+ * A lost response is requested again as soon as a later one reveals the loss.
+ */
 static void test_implied_nak(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -445,18 +450,18 @@ static void test_implied_nak(void)
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
     g_assert_cmpmem(p->a.data, 6000, p->b.data, 6000);
-    /* Four later responses, one repetition of both requests. */
+    /* Four later responses cause one retransmission of both requests. */
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_IMPLIED_NAK), ==, 1);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_RETRANSMISSIONS), ==, 2);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_TIMEOUTS), ==, 0);
-    /* Only the rest of the first was read again: 1 and 2, 3 and 3. */
+    /* Only the rest of the first read is requested again: 1 and 2, 3 and 3. */
     g_assert_cmpint(seen.n[1], ==, 6 + 2 + 3);
     pair_free(p);
 }
 
 /*
- * The same with the responses so far apart that the repetition is under way
- * when the rest of them comes: that is no new loss.
+ * The responses are far apart, so the rest of them arrives after the
+ * retransmission. That must not count as a new loss.
  */
 static void test_implied_nak_once(void)
 {
@@ -477,7 +482,10 @@ static void test_implied_nak_once(void)
     pair_free(p);
 }
 
-/* Answers come in the order of the requests, or they would seem lost. */
+/*
+ * Responses are in the order of requests, because they would look lost
+ * otherwise.
+ */
 static void test_answers_in_order(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -498,7 +506,7 @@ static void test_answers_in_order(void)
     pair_free(p);
 }
 
-/* So many packets and no more are sent before an answer comes. */
+/* Exactly one window of packets is sent without an ACK. */
 static void test_window(void)
 {
     SimConnect c = sim_connect_default();
@@ -547,7 +555,9 @@ static void test_max_rd_atomic(void)
     }
 }
 
-/* A fenced request sees the data that a read before it has brought. */
+/*
+ * A fenced request is executed after the data of an earlier read has arrived.
+ */
 static void test_fence(void)
 {
     for (int fence = 0; fence < 2; fence++) {
@@ -568,7 +578,9 @@ static void test_fence(void)
     }
 }
 
-/* The receiver is not ready: waits as told, then all goes well. */
+/*
+ * Without a receive WQE the requester waits for the RNR timer, then succeeds.
+ */
 static void test_rnr(void)
 {
     SimConnect c = sim_connect_default();
@@ -592,7 +604,7 @@ static void test_rnr(void)
     pair_free(p);
 }
 
-/* 9.7.7.2: with few receives posted, few packets are sent in vain. */
+/* With few receive WQEs, few packets are sent in vain (9.7.7.2). */
 static void test_credits(void)
 {
     SimConnect c = sim_connect_default();
@@ -602,7 +614,7 @@ static void test_credits(void)
     c.min_rnr_timer = 1;
     p = pair_new(1, NULL, &c);
     pair_fill(p);
-    /* The first message brings the requester the news: two more. */
+    /* The ACK of the first message reports the credits: two more. */
     for (int i = 0; i < 3; i++) {
         post_recv(&p->b, i * 8192, 8192);
     }
@@ -613,7 +625,7 @@ static void test_credits(void)
     }
     sim_run(p->sim, p->sim->now + 500 * SIM_US);
     vain = sim_counter(p->a.qp->node, QRNIC_COUNTER_ROCE_TX_PACKETS) - 3 * 8;
-    /* One packet alone at each try, not a window of them. */
+    /* Each attempt sends one packet only, not a window. */
     g_assert_cmpint(vain, ==, sim_counter(p->b.qp->node,
                                           QRNIC_COUNTER_TX_RNR_NAK));
     for (int i = 3; i < 20; i++) {
@@ -655,7 +667,7 @@ static void test_psn_wrap(void)
     }
 }
 
-/* A region of 2 GiB whose pages are all the same 2 MiB. */
+/* Creates a region of 2 GiB whose pages are all the same 2 MiB. */
 static uint32_t huge_mkey(SimNode *n, uint64_t page)
 {
     QrnicMkeyCtx ctx = {
@@ -686,7 +698,7 @@ static void huge(uint8_t mtu)
 
     c.path_mtu = mtu;
     p = pair_new(1, NULL, &c);
-    /* Or the wire would hold 2 GiB of responses. */
+    /* A bounded wire, because it would otherwise store 2 GiB of responses. */
     p->sim->wire_room = 64;
     p->sim->wire_pause = SIM_US;
     for (int i = 0; i < 2; i++) {
@@ -737,7 +749,7 @@ static void test_huge_small_mtu(void)
     huge(QRNIC_MTU_256);
 }
 
-/* Nothing is lost to a wire that takes one frame at a time. */
+/* A wire that accepts one frame at a time loses nothing. */
 static void test_backpressure(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -757,8 +769,8 @@ static void test_backpressure(void)
 }
 
 /*
- * A wire that needs longer for a message than all retries together, but takes
- * some frames in each timeout, is no peer that does not answer.
+ * A wire that needs longer for a message than all retries together, but accepts
+ * some frames in each timeout. The requester must not report a dead peer.
  */
 static void test_wire_slow(void)
 {

@@ -1,5 +1,5 @@
 /*
- * PSN arithmetic, credits and times of reliable transport.
+ * PSN arithmetic, credits and timers of reliable transport
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,7 +27,7 @@ static void test_psn(void)
 
 static void test_credits(void)
 {
-    /* Table 49 of the specification, some lines of it. */
+    /* Some lines of table 49 of the specification */
     g_assert_cmpint(qrnic_credits_decode(0), ==, 0);
     g_assert_cmpint(qrnic_credits_decode(4), ==, 4);
     g_assert_cmpint(qrnic_credits_decode(5), ==, 6);
@@ -46,7 +46,7 @@ static void test_credits(void)
 
 static void test_times(void)
 {
-    /* Table 45: 0 is the longest, the others grow. */
+    /* Table 45: 0 is the longest time, the others grow. */
     g_assert_cmpint(qrnic_rnr_time_ns(0), ==, 655360000);
     g_assert_cmpint(qrnic_rnr_time_ns(1), ==, 10000);
     g_assert_cmpint(qrnic_rnr_time_ns(12), ==, 640000);

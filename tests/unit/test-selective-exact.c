@@ -1,6 +1,6 @@
 /*
- * Selective repeat and adaptive routing, to the packet: what is sent again and
- * what is not, when a probe goes, and in which order answers do.
+ * Selective repeat and adaptive routing, packet by packet: retransmissions,
+ * times of probes, and the order of responses
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #include "engine/transport/rc/responder/responder.h"
 #include "pair.h"
 
-#define PSN_A 0x123456          /* as sim_connect_default() has them */
+#define PSN_A 0x123456          /* Values of sim_connect_default() */
 #define MTU 1024u
 #define GAP_NS (QRNIC_ADAPTIVE_GAP_TIME * SIM_US)
 #define ALONE (QRNIC_MARK_PLACES | QRNIC_MARK_ADAPTIVE)
@@ -20,15 +20,15 @@ typedef struct Seen {
     int64_t time;
 } Seen;
 
-/* What both ends sent, and what the wire loses of it */
+/* Packets of both sides, and losses of the wire */
 typedef struct Wire {
     Seen seen[2][1000];
     unsigned count[2];
     struct {
         uint8_t from, times;
-        uint32_t psn;           /* from PSN_A on */
+        uint32_t psn;           /* Relative to PSN_A */
     } loss[4];
-    bool silent;                /* all that node 1 sends is lost */
+    bool silent;                /* All packets of node 1 are lost */
 } Wire;
 
 static bool tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -148,7 +148,7 @@ static void write_inject(Pair *p, uint32_t psn, uint8_t mark, uint8_t byte)
     pair_inject(p, &p->b, &t, data, MTU);
 }
 
-/* Node 1 acknowledges a write, and then its wire takes nothing for a time. */
+/* Makes node 1 acknowledge a write, and then blocks its wire for a time. */
 static void block(Pair *p, Wire *w, uint32_t psn, uint8_t mark, int64_t ns)
 {
     p->sim->wire_room = 1;
@@ -160,11 +160,12 @@ static void block(Pair *p, Wire *w, uint32_t psn, uint8_t mark, int64_t ns)
     w->count[1] = 0;
 }
 
-/*
- * Probes
- */
+/* Probes */
 
-/* From the last packet of a write, which is lost, to its repetition */
+/*
+ * Returns the time from the last packet of a write, which is lost, to the
+ * probe.
+ */
 static int64_t probe_time(Pair *p, Wire *w)
 {
     uint64_t probes = count_a(p, QRNIC_COUNTER_PROBES);
@@ -183,7 +184,7 @@ static int64_t probe_time(Pair *p, Wire *w)
     return w->seen[0][1].time - start;
 }
 
-/* 2 us of round trip, and of one sample a deviation of half of it */
+/* 2 us of round trip, and half of it as deviation of the first sample */
 static void test_first_probe(void)
 {
     Wire w = { 0 };
@@ -196,7 +197,7 @@ static void test_first_probe(void)
     pair_free(p);
 }
 
-/* Twice the round trip, when it is always the same */
+/* Twice the round trip, if the round trip is constant */
 static void steady(Pair *p)
 {
     for (unsigned i = 0; i < 40; i++) {
@@ -217,7 +218,7 @@ static void test_steady_probe(void)
     pair_free(p);
 }
 
-/* What is sent twice tells nothing of the round trip. */
+/* A retransmitted packet is no sample of the round trip. */
 static void test_probe_behind_loss(void)
 {
     Wire w = { 0 };
@@ -234,7 +235,10 @@ static void test_probe_behind_loss(void)
     pair_free(p);
 }
 
-/* Nor does what asks for no answer: that comes when others do. */
+/*
+ * A packet without AckReq is no sample either, because its ACK comes with
+ * others.
+ */
 static void test_probe_behind_slow_wire(void)
 {
     Wire w = { 0 };
@@ -253,25 +257,25 @@ static void test_probe_behind_slow_wire(void)
     pair_free(p);
 }
 
-/* An answer to what was sent before is none to what is measured. */
+/* An ACK of an earlier packet does not end a measurement. */
 static void test_probe_behind_many(void)
 {
     Wire w = { 0 };
     Pair *p = selective(&w);
 
     steady(p);
-    post_write(p, 1);           /* it is measured, and acknowledged at 2 us */
+    post_write(p, 1);           /* Measured, and acknowledged at 2 us */
     pass(p, SIM_US);
-    post_write(p, 1);           /* it is not */
+    post_write(p, 1);           /* Not measured */
     pass(p, 1500);
-    post_write(p, 1);           /* this one is */
+    post_write(p, 1);           /* Measured */
     settle(p);
     completed(p, 3);
     g_assert_cmpint(probe_time(p, &w), ==, 4000);
     pair_free(p);
 }
 
-/* Two probes are lost, too; the next time the first one is as soon as ever. */
+/* Two probes are lost too. The next probe is as early as the first. */
 static void test_probes_begin_anew(void)
 {
     Wire w = { 0 };
@@ -291,7 +295,7 @@ static void test_probes_begin_anew(void)
     pair_free(p);
 }
 
-/* The timer has expired, and what it repeated is lost, too. */
+/* The timer has expired, and its retransmission is lost too. */
 static void test_probe_behind_timeout(void)
 {
     Wire w = { 0 };
@@ -313,7 +317,7 @@ static void test_probe_behind_timeout(void)
     pair_free(p);
 }
 
-/* A read waits, and a write behind it: the probe asks for the read. */
+/* A read is outstanding, with a write behind it: the probe is the read. */
 static void test_probe_of_read(void)
 {
     Wire w = { 0 };
@@ -332,7 +336,7 @@ static void test_probe_of_read(void)
     pair_free(p);
 }
 
-/* What went without credit, alone, and was lost, goes again as all else. */
+/* A lost packet that was sent without credit is retransmitted like others. */
 static void test_probe_without_credit(void)
 {
     Wire w = { .loss = { { .psn = 2, .times = 1 } } };
@@ -354,7 +358,9 @@ static void test_probe_without_credit(void)
     pair_free(p);
 }
 
-/* A write waits, and a read behind it: the read is asked for, all of it. */
+/*
+ * A write is outstanding, with a read behind it: the whole read is requested.
+ */
 static void test_probe_of_last_read(void)
 {
     Wire w = { 0 };
@@ -373,7 +379,7 @@ static void test_probe_of_last_read(void)
     pair_free(p);
 }
 
-/* The last read begins beyond the window: the oldest packet is the probe. */
+/* The last read begins beyond the window, so the oldest packet is the probe. */
 static void test_probe_of_distant_read(void)
 {
     Wire w = { 0 };
@@ -396,11 +402,9 @@ static void test_probe_of_distant_read(void)
     pair_free(p);
 }
 
-/*
- * Reads
- */
+/* Reads */
 
-/* Two reads, of which the second is beyond the window, are asked for again. */
+/* Two reads, the second beyond the window, are requested again. */
 static void test_long_reads(void)
 {
     Wire w = { .loss = { { 1, 1, 0 } } };
@@ -411,7 +415,7 @@ static void test_long_reads(void)
 
     post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, 300 * 256);
     post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0x40000, 0x40000, 10 * 256);
-    /* Of PSN 300 there is no place: that is the one of 44, inside of a read. */
+    /* PSN 300 shares its entry with PSN 44, which is inside a read. */
     pass(p, 100);
     g_assert_cmpuint(s->first[(PSN_A + 300) % QRNIC_WINDOW], ==, 0);
     pass(p, 2 * SIM_US);
@@ -425,7 +429,9 @@ static void test_long_reads(void)
     pair_free(p);
 }
 
-/* A packet before a read and one behind are lost; the read is not asked for. */
+/*
+ * Packets before and behind a read are lost; the read is not requested again.
+ */
 static void test_around_read(void)
 {
     Wire w = { .loss = { { 0, 1, 0 }, { 0, 1, 5 } } };
@@ -441,7 +447,10 @@ static void test_around_read(void)
     pair_free(p);
 }
 
-/* What is behind a read is acknowledged with it, and by a repetition. */
+/*
+ * Packets behind a read are acknowledged with the read, and by a
+ * retransmission.
+ */
 static void test_behind_read(void)
 {
     Wire w = { .loss = { { 1, 1, 0 } } };
@@ -456,7 +465,9 @@ static void test_behind_read(void)
     pair_free(p);
 }
 
-/* One response is lost, and then another: each request is a new one. */
+/*
+ * One response is lost, and then another: each request is a new transmission.
+ */
 static void test_read_transmissions(void)
 {
     Wire w = { .loss = { { 1, 1, 1 }, { 1, 2, 2 } } };
@@ -500,8 +511,9 @@ static void ack_inject(Pair *p, uint32_t psn)
 }
 
 /*
- * The first response of a read is lost, and it was asked for again, with the
- * write behind. What is late of before tells nothing; of the new one it does.
+ * The first response of a read is lost. The read was requested again, together
+ * with the write behind it. A late response to the first request shows no loss;
+ * a response to the second does.
  */
 static void test_late_answers(void)
 {
@@ -522,9 +534,7 @@ static void test_late_answers(void)
     pair_free(p);
 }
 
-/*
- * SACKs
- */
+/* SACKs */
 
 static void sack_inject(Pair *p, int32_t psn, uint32_t missing, uint16_t bits,
                         uint32_t latest)
@@ -542,7 +552,10 @@ static void sack_inject(Pair *p, int32_t psn, uint32_t missing, uint16_t bits,
     pass(p, 100);
 }
 
-/* It was kept, and dropped when it was its turn: now it is missing again. */
+/*
+ * A packet was buffered, and dropped when its PSN was expected. The PSN is now
+ * reported missing.
+ */
 static void test_kept_no_more(void)
 {
     Wire w = { .silent = true };
@@ -559,8 +572,9 @@ static void test_kept_no_more(void)
 }
 
 /*
- * Two reads have come, as a SACK has told, and a write behind has not. When the
- * timer expires, the reads are asked for again, too: their responses are lost.
+ * A SACK reports that two reads have arrived and a write behind them has not.
+ * When the timer expires, the reads are requested again too, because their
+ * responses are lost.
  */
 static void test_timeout_of_reads(void)
 {
@@ -585,8 +599,8 @@ static void test_timeout_of_reads(void)
 }
 
 /*
- * The oldest packet is lost again and again, as what goes behind it shows, and
- * all else arrives: that ends when the timer would have ended it.
+ * The oldest packet is lost repeatedly, as later packets show, and everything
+ * else arrives. This ends when the timer would have ended it.
  */
 static void test_lost_for_ever(void)
 {
@@ -619,7 +633,7 @@ static void test_lost_for_ever(void)
     pair_free(p);
 }
 
-/* Progress begins the count of retries anew, and nothing is left of before. */
+/* Progress restores the number of retries and clears all state of the loss. */
 static void test_progress(void)
 {
     Wire w = { .silent = true };
@@ -642,7 +656,9 @@ static void test_progress(void)
     pair_free(p);
 }
 
-/* A PSN that has the place of another one in the window is not that one. */
+/*
+ * A PSN that shares its entry in the window with another is a different packet.
+ */
 static void test_names_of_no_window(void)
 {
     Wire w = { .silent = true };
@@ -657,11 +673,9 @@ static void test_names_of_no_window(void)
     pair_free(p);
 }
 
-/*
- * The responder
- */
+/* The responder */
 
-/* No SACK where what is next is there */
+/* No SACK is sent if the expected packet is available. */
 static void test_sacks_of_gaps_only(void)
 {
     Wire w = { 0 };
@@ -697,7 +711,10 @@ static void test_sack_names_latest(void)
     pair_free(p);
 }
 
-/* What is next is kept, and not executed yet: it is what came first. */
+/*
+ * The expected packet is buffered and not executed yet. A second copy of it is
+ * ignored.
+ */
 static void test_next_again(void)
 {
     Wire w = { 0 };
@@ -713,7 +730,7 @@ static void test_next_again(void)
     pair_free(p);
 }
 
-/* What was kept with a PSN of a read is not there a window later. */
+/* A packet that was buffered with a PSN of a read is gone one window later. */
 static void test_window_behind_read(void)
 {
     Wire w = { 0 };
@@ -737,8 +754,8 @@ static void test_window_behind_read(void)
 }
 
 /*
- * A SACK waits with an ACK: it says what that would, and credits. With a read
- * not answered yet it says nothing of that one.
+ * A pending SACK replaces a pending ACK, with its PSN and credits. With an
+ * outstanding read response it does not acknowledge that read.
  */
 static void test_sack_for_ack(void)
 {
@@ -770,7 +787,7 @@ static void test_sack_for_ack(void)
     pair_free(p);
 }
 
-/* A NAK goes before a SACK. */
+/* A NAK precedes a SACK. */
 static void test_nak_before_sack(void)
 {
     Wire w = { 0 };
@@ -789,11 +806,9 @@ static void test_nak_before_sack(void)
     pair_free(p);
 }
 
-/*
- * Adaptive routing
- */
+/* Adaptive routing */
 
-/* A gap is filled, and there is another: its time begins with it. */
+/* One sequence gap is filled and another remains, whose timer starts then. */
 static void test_time_of_next_gap(void)
 {
     Wire w = { 0 };
@@ -812,7 +827,7 @@ static void test_time_of_next_gap(void)
     pair_free(p);
 }
 
-/* Of one gap one NAK tells, whatever comes behind it later. */
+/* One NAK reports a sequence gap, even if more packets arrive behind it. */
 static void test_gap_told_once(void)
 {
     Wire w = { 0 };
@@ -827,7 +842,7 @@ static void test_gap_told_once(void)
     pair_free(p);
 }
 
-/* The other end is not known to repeat selectively: it gets a NAK. */
+/* The peer is not known to support selective repeat, so it receives a NAK. */
 static void test_gap_by_nak(void)
 {
     Wire w = { 0 };
@@ -841,7 +856,7 @@ static void test_gap_by_nak(void)
     pair_free(p);
 }
 
-/* The time of a gap ends while a fatal NAK waits for the wire. */
+/* The timer of a sequence gap expires while a fatal NAK waits for the wire. */
 static void test_gap_of_dead(void)
 {
     Wire w = { 0 };
@@ -859,7 +874,7 @@ static void test_gap_of_dead(void)
     pair_free(p);
 }
 
-/* What was placed is complete in its turn, though its key is gone by then. */
+/* A placed packet completes in order, although its key was destroyed since. */
 static void test_placed_key_gone(void)
 {
     Wire w = { 0 };
@@ -880,7 +895,10 @@ static void test_placed_key_gone(void)
     pair_free(p);
 }
 
-/* Only the last packet of a write makes a message; that of it is no longer. */
+/*
+ * Only the last packet of a write completes a message, with the length of the
+ * whole write.
+ */
 static void test_message_of_packets(void)
 {
     Wire w = { 0 };
@@ -890,7 +908,7 @@ static void test_message_of_packets(void)
     write_inject(p, 0, ALONE | QRNIC_MARK_MORE, 0);
     settle(p);
     g_assert_cmpuint(w.seen[1][0].t.msn, ==, 0);
-    /* As if two million of these had come */
+    /* Acts as two million of these packets. */
     qp->responder->adaptive_len = QRNIC_MAX_MSG_SIZE - MTU;
     write_inject(p, 1, ALONE | QRNIC_MARK_MORE, 0);
     settle(p);
@@ -903,11 +921,9 @@ static void test_message_of_packets(void)
     pair_free(p);
 }
 
-/*
- * Bounds
- */
+/* Limits */
 
-/* One end of a connection, that expects PSN 0 */
+/* Creates a responder that expects PSN 0. */
 static SimQp *receiver_new(Pair *p, uint8_t options)
 {
     SimQp *q = sim_qp_new(p->b.qp->node, 4, 4, 0, 4);
@@ -922,7 +938,10 @@ static SimQp *receiver_new(Pair *p, uint8_t options)
     return q;
 }
 
-/* What is right and would be placed, what is wrong, and what is beyond */
+/*
+ * Sends valid packets that would be placed, invalid ones, and packets beyond
+ * the window.
+ */
 static void flood(Pair *p, SimQp *q, uint8_t mark)
 {
     PairEnd to = { .qp = q };
@@ -973,7 +992,7 @@ static void test_bounded(void)
      */
     g_assert_cmpuint(e->qps->buffered_bytes, >,
                      QRNIC_MAX_REORDER - QRNIC_SELECTIVE_WINDOW * BYTES);
-    /* Who keeps the order needs no room. */
+    /* Packets in order need no room. */
     pair_fill(p);
     post_write(p, 100);
     settle(p);

@@ -1,6 +1,6 @@
 /*
- * Selective repeat: what was lost is sent again and nothing else, what comes
- * ahead is kept and executed in its turn, and what a peer may say of it.
+ * Selective repeat: only lost packets are retransmitted, out-of-order packets
+ * are buffered and executed in order, and valid and invalid SACKs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,23 +10,23 @@
 #include "engine/transport/rc/responder/responder.h"
 #include "pair.h"
 
-#define PSN_A 0x123456          /* as sim_connect_default() has them */
+#define PSN_A 0x123456          /* Values of sim_connect_default() */
 #define PSN_B 0xabcdef
 #define MTU 1024u
 
-/* Which transmissions of packets of node 0 are lost, and what the wire saw */
+/* Transmissions of node 0 to lose, and frames on the wire */
 typedef struct Loss {
-    uint32_t psn;               /* from PSN_A on */
+    uint32_t psn;               /* Relative to PSN_A */
     unsigned times;
 } Loss;
 
 typedef struct Wire {
     Loss loss[8];
     unsigned sacks, naks, acks, marked, unmarked;
-    uint32_t sack_psn, sack_missing;    /* of the last one, from PSN_A on */
+    uint32_t sack_psn, sack_missing;    /* PSNs of the last SACK, relative */
     uint8_t arrived[QRNIC_SACK_BYTES];
     bool responses_lost;
-    uint32_t response_psn;      /* those with this PSN are lost so often */
+    uint32_t response_psn;      /* PSN of responses to lose */
     unsigned response_times;
 } Wire;
 
@@ -132,7 +132,7 @@ static void writes_expect(Pair *p, unsigned count, uint32_t len)
     expect_equal(p, 0, 0, (size_t)count * len);
 }
 
-/* Of forty packets some are lost: these go once more, and no other. */
+/* Of forty packets some are lost: only these are retransmitted, once. */
 static void test_only_lost(void)
 {
     static const unsigned lost[] = { 3, 4, 17, 30 };
@@ -157,7 +157,7 @@ static void test_only_lost(void)
     pair_free(p);
 }
 
-/* A repetition is lost, too: that is known without a timer. */
+/* A retransmission is lost too, and is detected without a timer. */
 static void test_lost_again(void)
 {
     Wire w = { .loss = { { 2, 4 } } };
@@ -166,7 +166,9 @@ static void test_lost_again(void)
 
     writes_post(p, 100, MTU);
     while (counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS) < 4) {
-        /* Something must be sent behind a repetition to tell that it is lost */
+        /*
+         * A later packet is necessary to reveal the loss of a retransmission.
+         */
         g_assert_cmpint(p->sim->now, <, start + SIM_MS);
         post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 8);
         sim_run(p->sim, p->sim->now + SIM_US);
@@ -178,8 +180,8 @@ static void test_lost_again(void)
 }
 
 /*
- * The last packet of all is lost. A round trip was measured: a probe finds it,
- * two where the first one is lost, too. Without that the timer does.
+ * The very last packet is lost. The round trip is known, so a probe finds it;
+ * two probes, if the first is lost too. After that the timer finds it.
  */
 static void test_tail(void)
 {
@@ -199,13 +201,13 @@ static void test_tail(void)
         g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, times);
         g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==,
                          times);
-        /* 2 us of round trip, twice that and a deviation, doubled each time */
+        /* 2 us of round trip; twice that and a deviation, doubled each time */
         g_assert_cmpint(p->sim->now - start, <, 100 * SIM_US);
         pair_free(p);
     }
 }
 
-/* No round trip is known yet: the timer finds it. */
+/* The round trip is unknown, so the timer finds the loss. */
 static void test_first_tail(void)
 {
     Wire w = { .loss = { { 9, 1 } } };
@@ -219,7 +221,7 @@ static void test_first_tail(void)
     pair_free(p);
 }
 
-/* Probes do not hold up the end: nobody answers any more. */
+/* Probes do not delay the error when the peer is dead. */
 static void test_no_answer(void)
 {
     Wire w = { 0 };
@@ -243,7 +245,7 @@ static void test_no_answer(void)
     pair_free(p);
 }
 
-/* The response to a read, the last of it or all of it, is lost. */
+/* The last packet of a read response is lost, or all of it. */
 static void test_read_tail(void)
 {
     for (unsigned part = 0; part < 2; part++) {
@@ -272,8 +274,8 @@ static void test_read_tail(void)
 }
 
 /*
- * A response to the first of two reads is lost, and three times more: each time
- * those behind tell, and both are asked for again.
+ * A response to the first of two reads is lost four times. Later responses
+ * reveal each loss, and both reads are requested again.
  */
 static void test_read_lost_again(void)
 {
@@ -297,8 +299,8 @@ static void test_read_lost_again(void)
 }
 
 /*
- * The response to a read is lost, and the packet behind: the SACK of what came
- * then tells of both, and both are sent for at once.
+ * The response to a read is lost, and the packet behind it. The SACK of the
+ * next packet reveals both, and both are requested at once.
  */
 static void test_read_and_more_lost(void)
 {
@@ -308,7 +310,7 @@ static void test_read_and_more_lost(void)
     Pair *p = selective_pair(&w);
 
     post(&p->a, &p->b, QRNIC_WQE_RDMA_READ, 0, 0, MTU);
-    /* The response goes before the packets behind come. */
+    /* The response is sent before the later packets arrive. */
     sim_run(p->sim, p->sim->now + 100);
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, MTU, MTU, 2 * MTU);
     settle(p);
@@ -322,18 +324,18 @@ static void test_read_and_more_lost(void)
     pair_free(p);
 }
 
-/* What the SACK says, bit by bit */
+/* The SACK, bit by bit */
 static void test_sack_bits(void)
 {
     Wire w = { .loss = { { 1, 1 }, { 4, 1 } } };
     Pair *p = selective_pair(&w);
 
     writes_post(p, 1, 8 * MTU);
-    /* One way, so that the SACK is on the wire */
+    /* One direction only, so that the SACK is on the wire */
     sim_run(p->sim, p->sim->now + SIM_US);
     g_assert_cmpuint(w.sacks, ==, 1);
     g_assert_cmpuint(w.sack_missing, ==, 1);
-    /* 2, 3, 5, 6, 7 from 1 on */
+    /* 2, 3, 5, 6, 7, relative to 1 */
     g_assert_cmphex(w.arrived[0], ==, 0x6e);
     for (unsigned i = 1; i < sizeof(w.arrived); i++) {
         g_assert_cmphex(w.arrived[i], ==, 0);
@@ -343,7 +345,7 @@ static void test_sack_bits(void)
     pair_free(p);
 }
 
-/* Only one end has the option: go-back-N, and no frame that it does not know */
+/* Only one side has the option: go-back-N, with frames of the standard only */
 static void test_one_end(void)
 {
     for (int end = 0; end < 2; end++) {
@@ -385,7 +387,10 @@ static void test_in_force(void)
     pair_free(p);
 }
 
-/* An option is given on the way to RTR, of a device that has it, and of RC. */
+/*
+ * Options are valid on the move to RTR, for devices with the capability and for
+ * RC.
+ */
 static void test_modify(void)
 {
     const SimConnect none = { 0 };
@@ -430,7 +435,7 @@ static void test_modify(void)
     pair_free(p);
 }
 
-/* A send finds no receive WQE while what is behind it is kept. */
+/* A send finds no receive WQE while later packets are buffered. */
 static void test_not_ready(void)
 {
     Wire w = { .loss = { { 0, 1 } } };
@@ -455,7 +460,7 @@ static void test_not_ready(void)
     pair_free(p);
 }
 
-/* The key of a packet that is kept is looked at when it is its turn. */
+/* The key of a buffered packet is checked when its PSN is expected. */
 static void test_key_gone(void)
 {
     Wire w = { .loss = { { 0, 1 } } };
@@ -478,7 +483,7 @@ static void test_key_gone(void)
     pair_free(p);
 }
 
-/* Writes to one place: the last one is what stays, though it came first. */
+/* Writes to one address: the last one remains, although it arrived first. */
 static void test_order(void)
 {
     Wire w = { .loss = { { 0, 1 } } };
@@ -491,9 +496,7 @@ static void test_order(void)
     pair_free(p);
 }
 
-/*
- * Crafted requests
- */
+/* Crafted requests */
 
 static QrnicTransport crafted(PairEnd *to, uint8_t opcode, uint32_t psn)
 {
@@ -513,7 +516,9 @@ static QrnicTransport crafted_write(Pair *p, uint32_t ahead, uint64_t offset)
     return t;
 }
 
-/* The longest that a port takes, and longer than any path MTU: not kept */
+/*
+ * A packet with the port's maximum, longer than any path MTU, is not buffered.
+ */
 static void test_too_long(void)
 {
     SimConnect c = sim_connect_default();
@@ -531,7 +536,7 @@ static void test_too_long(void)
     pair_free(p);
 }
 
-/* The window has 256 PSNs: the last of them is kept, the next is not. */
+/* The window has 256 PSNs: the last of them is buffered, the next is not. */
 static void test_window(void)
 {
     Wire w = { 0 };
@@ -582,7 +587,9 @@ static void test_ahead_twice(void)
     pair_free(p);
 }
 
-/* Without the mark nothing is kept, whatever this end would do. */
+/*
+ * Packets without the mark are not buffered, although this side has the option.
+ */
 static void test_unmarked(void)
 {
     Wire w = { 0 };
@@ -598,7 +605,7 @@ static void test_unmarked(void)
     pair_free(p);
 }
 
-/* Marks of which this device knows nothing do nothing. */
+/* Unknown marks are ignored. */
 static void test_other_marks(void)
 {
     Wire w = { 0 };
@@ -613,7 +620,7 @@ static void test_other_marks(void)
     pair_free(p);
 }
 
-/* A packet with a PSN inside of a read is nobody's, and goes with the read. */
+/* A packet with a PSN inside a read is dropped when the read is executed. */
 static void test_inside_of_read(void)
 {
     Wire w = { 0 };
@@ -635,7 +642,7 @@ static void test_inside_of_read(void)
     pair_free(p);
 }
 
-/* Behind what is refused for good nothing is executed. */
+/* Nothing is executed behind a rejected request. */
 static void test_behind_refusal(void)
 {
     Wire w = { 0 };
@@ -652,7 +659,7 @@ static void test_behind_refusal(void)
     pair_free(p);
 }
 
-/* One end of a connection, that expects PSN 0 */
+/* Creates a responder that expects PSN 0. */
 static void receiver_start(SimQp *q, SimQp *peer)
 {
     QrnicQpAttr a = sim_attr_init();
@@ -665,7 +672,7 @@ static void receiver_start(SimQp *q, SimQp *peer)
     g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
 }
 
-/* All connections together keep no more than MAX_REORDER, and give it back. */
+/* All connections together buffer at most MAX_REORDER, and free it. */
 static void test_room(void)
 {
     enum {
@@ -723,7 +730,7 @@ static void flood(Pair *p, SimQp *q, uint32_t from)
 
 /*
  * A peer fills the buffers with one connection after the other. A connection of
- * another peer still finds its share, and keeps it while the flood goes on.
+ * another peer still finds its share, and keeps it while the flood continues.
  */
 static void test_share(void)
 {
@@ -777,7 +784,7 @@ static void test_age(void)
     pair_free(p);
 }
 
-/* In ERR nothing has its turn any more: others have the room. */
+/* ERR frees the buffered packets for other connections. */
 static void test_kept_in_error(void)
 {
     const QrnicQpAttr error = {
@@ -796,7 +803,7 @@ static void test_kept_in_error(void)
     pair_free(p);
 }
 
-/* The device goes, as when it is unplugged, with what it keeps. */
+/* The device is removed, as by an unplug, with buffered packets. */
 static void test_kept_at_end(void)
 {
     Wire w = { 0 };
@@ -811,19 +818,18 @@ static void test_kept_at_end(void)
     g_free(p);
 }
 
-/*
- * Crafted SACKs
- */
+/* Crafted SACKs */
 
 typedef struct Sack {
     const char *name;
-    int32_t psn, missing;       /* from PSN_A on; PSNs 0 to 9 are sent */
+    /* Relative to PSN_A; PSNs 0 to 9 are outstanding */
+    int32_t psn, missing;
     uint8_t syndrome;
     uint8_t arrived[2];
-    /* What comes of it */
-    bool dropped;               /* rx_drop_psn */
-    uint32_t again;             /* packets sent again */
-    unsigned completed;         /* writes of two packets each */
+    /* Result */
+    bool dropped;               /* Counted in rx_drop_psn */
+    uint32_t again;             /* Retransmitted packets */
+    unsigned completed;         /* Completed writes of two packets */
 } Sack;
 
 static const Sack sacks[] = {
@@ -845,7 +851,7 @@ static const Sack sacks[] = {
     { "every-other", -1, 0, 0x1f, { 0x55, 0x40 }, false, 5, 0 },
 };
 
-/* Ten packets are under way, and this comes from the other end. */
+/* Sends the SACK while ten packets are outstanding. */
 static void test_sack(gconstpointer opaque)
 {
     const Sack *k = opaque;
@@ -870,7 +876,7 @@ static void test_sack(gconstpointer opaque)
     g_assert_cmpuint(completed, ==, k->completed);
     g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==, k->again);
     g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RX_DROP_PSN), ==, k->dropped);
-    /* It does no lasting harm. */
+    /* The connection recovers. */
     w.responses_lost = false;
     settle(p);
     while (sim_poll(p->a.qp, &c)) {
@@ -897,8 +903,9 @@ static void sack(Pair *p, uint16_t arrived, uint32_t latest, uint8_t times)
 }
 
 /*
- * Of ten packets the first and the third are sent again. The third comes, late:
- * its first transmission tells nothing of the repetitions, its second does.
+ * Of ten packets the first and the third are retransmitted. The third arrives
+ * twice, late: its first transmission proves nothing about the retransmissions,
+ * its second does.
  */
 static void test_sack_names(void)
 {
@@ -927,7 +934,7 @@ static void test_sack_names(void)
     pair_free(p);
 }
 
-/* To a requester without the option it is no answer. */
+/* A requester without the option drops a SACK. */
 static void test_sack_unasked(void)
 {
     static const uint8_t arrived[QRNIC_SACK_BYTES] = { 0x40 };
@@ -949,8 +956,8 @@ static void test_sack_unasked(void)
 }
 
 /*
- * An atomic is to be answered once more, behind a SACK: that acknowledges what
- * is before the atomic, and not the value of the answer.
+ * An atomic needs another response, behind a SACK. The SACK acknowledges the
+ * packets before the atomic, but not the atomic itself.
  */
 static void test_sack_before_atomic(void)
 {
@@ -974,8 +981,8 @@ static void test_sack_before_atomic(void)
 }
 
 /*
- * SACKs that say the same for ever keep the connection no longer than silence
- * would, and no shorter: who sends them may be slow.
+ * A repeated SACK without progress keeps the connection as long as silence
+ * would, because its sender may be slow.
  */
 static void test_sack_endless(void)
 {

@@ -1,6 +1,7 @@
 /*
- * Shared connections: a carrier takes the packets of its members, in place of
- * the wire; what one of them loses, lacks or does wrong is its own matter.
+ * Shared connections: a carrier transports the packets of its members in place
+ * of the wire. Losses, missing WQEs and errors of one member have no effect on
+ * other members.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,9 +12,7 @@
 #include "engine/transport/shared/shared_private.h"
 #include "shared-world.h"
 
-/*
- * What goes over the wire
- */
+/* Packets on the wire */
 
 static bool only_inner(Shared *w, unsigned from, const QrnicPacket *p)
 {
@@ -32,7 +31,7 @@ static bool only_inner(Shared *w, unsigned from, const QrnicPacket *p)
     return true;
 }
 
-/* Each operation, by a member; nothing else is seen on the wire. */
+/* Each operation by a member; the wire has packets of the carrier only. */
 static void test_operations(void)
 {
     Shared *w = shared_new(1, 0, NULL);
@@ -76,7 +75,7 @@ static void test_operations(void)
     shared_free(w);
 }
 
-/* Many members, both ways at a time, over a wire that does all it can */
+/* Many members in both directions, over a wire with all faults */
 static void test_many(gconstpointer options)
 {
     SimConnect c = sim_connect_default();
@@ -95,7 +94,7 @@ static void test_many(gconstpointer options)
             }
             post_recv(b, 0, SLICE / 2);
             send_to(w, m, QRNIC_WQE_SEND, len);
-            /* The upper half goes the other way. */
+            /* The upper half has the other direction. */
             post(b, a, QRNIC_WQE_RDMA_READ, SLICE / 2, SLICE / 2, SLICE / 2);
         }
         settle(w);
@@ -120,11 +119,12 @@ static void test_many(gconstpointer options)
     shared_free(w);
 }
 
-/*
- * One member does not wait for another
- */
+/* Members do not wait for each other */
 
-/* What is lost is of member 0; 1 to 3 have all they want before it is sent. */
+/*
+ * The lost packet belongs to member 0. Members 1 to 3 finish before it is
+ * retransmitted.
+ */
 static void test_lost_of_one(void)
 {
     SimConnect c = sim_connect_default();
@@ -133,12 +133,12 @@ static void test_lost_of_one(void)
     c.timeout = 14;             /* 67 ms */
     w = shared_new(4, QRNIC_QPO_SELECTIVE_REPEAT, &c);
     w->sim->latency = 100 * SIM_US;
-    expect_works(w, 0);         /* both ends know what the other one does */
-    w->lost_psn = PSN_A + 2;    /* behind a write, and the ACK of another */
+    expect_works(w, 0);         /* Both sides know the peer's options */
+    w->lost_psn = PSN_A + 2;    /* Behind a write, and the ACK of another */
     for (unsigned m = 0; m < 4; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
-    /* There and back once: nobody knows of the loss before that. */
+    /* One round trip, because the loss is unknown before. */
     run_us(w, 250);
     for (unsigned m = 1; m < 4; m++) {
         expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
@@ -199,7 +199,7 @@ static void test_no_room_to_execute(void)
     shared_free(w);
 }
 
-/* What is of the same member waits for what came before it, all of it. */
+/* Packets of one member wait for all earlier packets of this member. */
 static void test_order_of_one(void)
 {
     SimConnect c = sim_connect_default();
@@ -220,13 +220,13 @@ static void test_order_of_one(void)
     g_assert_cmpmem(w->end[0][0].data + 3000, 1000, w->end[0][1].data, 1000);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_INNER_EARLY), ==, 0);
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_BUFFERED_PACKETS), ==, 3);
-    /* None of them was told to come again by the member itself. */
+    /* No member requested a retransmission itself. */
     g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
     g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 0);
     shared_free(w);
 }
 
-/* Without the option all wait, and not longer than the repetition takes. */
+/* Without the option all members wait, but only until the retransmission. */
 static void test_lost_go_back(void)
 {
     SimConnect c = sim_connect_default();
@@ -247,7 +247,7 @@ static void test_lost_go_back(void)
     shared_free(w);
 }
 
-/* No receive WQE: who sends to it waits, and nobody else does. */
+/* Without a receive WQE only the sender to this member waits. */
 static void test_not_ready(void)
 {
     Shared *w = shared_new(3, 0, NULL);
@@ -273,7 +273,7 @@ static void test_not_ready(void)
     shared_free(w);
 }
 
-/* A wrong key: both ends of this member are in ERR, and of no other. */
+/* A wrong key moves both sides of this member to ERR, and no other. */
 static void test_error_of_one(void)
 {
     Shared *w = shared_new(3, 0, NULL);
@@ -297,11 +297,9 @@ static void test_error_of_one(void)
     shared_free(w);
 }
 
-/*
- * Turns
- */
+/* Scheduling */
 
-/* All have turns, also beside one that has much to send. */
+/* All members are scheduled, even if one has much to send. */
 static void test_turns(void)
 {
     Shared *w = shared_new(8, 0, NULL);
@@ -315,7 +313,7 @@ static void test_turns(void)
     for (unsigned m = 1; m < 8; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
-    /* A queue of the carrier, its window, and one round more */
+    /* One queue of the carrier, its window, and one more round */
     run_us(w, (QRNIC_CARRIER_QUEUE + QRNIC_SELECTIVE_WINDOW + 100) * 2);
     for (unsigned m = 1; m < 8; m++) {
         expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
@@ -325,7 +323,7 @@ static void test_turns(void)
     shared_free(w);
 }
 
-/* A place is for who has waited longest, whoever comes first. */
+/* A place in the queue goes to the member that has waited longest. */
 static void test_turn_of_the_first(void)
 {
     Shared *w = shared_new(3, 0, NULL);
@@ -344,7 +342,7 @@ static void test_turn_of_the_first(void)
     run_us(w, 10);
     g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_LIST_NONE);
     g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_LIST_NONE);
-    /* The one that has filled it waits, too: before them */
+    /* The member that filled the queue waits as well, before the others. */
     qrnic_encapsulated_free(e, qrnic_carrier_dequeue(carrier));
     g_assert_cmpint(qrnic_path_wait(e, qp[2]), ==, QRNIC_LIST_NONE);
     g_assert_cmpint(qrnic_path_wait(e, qp[1]), ==, QRNIC_LIST_NONE);
@@ -361,8 +359,8 @@ static void test_turn_of_the_first(void)
 }
 
 /*
- * A crowd: more members than there is room for in the carrier, all posted
- * before a single one has its turn; only the last one lives to have it.
+ * A crowd: more members than the carrier has room for. All post before one is
+ * scheduled, and only the last one survives.
  */
 #define CROWD (QRNIC_CARRIER_QUEUE + 20)
 
@@ -406,7 +404,9 @@ static void crowd_settle(Shared *w, SimQp *q[CROWD])
     g_free(w);
 }
 
-/* More than there is room for have waited in vain: others go on. */
+/*
+ * More members than there is room for are woken without work: others continue.
+ */
 static void test_woken_in_vain(void)
 {
     Shared *w = carriers_new(0, NULL);
@@ -420,7 +420,7 @@ static void test_woken_in_vain(void)
     crowd_settle(w, q);
 }
 
-/* The same, and the carrier has nothing that would be acknowledged. */
+/* As before, and the carrier has no packet that an ACK could acknowledge. */
 static void test_woken_by_none(void)
 {
     SimConnect c = sim_connect_default();
@@ -435,11 +435,9 @@ static void test_woken_by_none(void)
     crowd_settle(w, q);
 }
 
-/*
- * Bounds
- */
+/* Limits */
 
-/* The wire takes nothing: no more waits in the carrier than it may keep. */
+/* The wire is blocked: the carrier queues at most its limit. */
 static void test_bound(void)
 {
     Shared *w = shared_new(MEMBERS, 0, NULL);
@@ -468,8 +466,8 @@ static void test_bound(void)
 }
 
 /*
- * Others have all the room that there is: each carrier has one packet under
- * way, and what has come makes room for the next one.
+ * Other carriers occupy all of the common room. Each carrier has one packet in
+ * flight, and its ACK makes room for the next.
  */
 static void test_bound_of_all(void)
 {
@@ -493,7 +491,7 @@ static void test_bound_of_all(void)
     shared_free(w);
 }
 
-/* What a member has sent goes on its way without it. */
+/* Packets of a destroyed member are still sent. */
 static void test_member_goes(void)
 {
     Shared *w = shared_new(2, 0, NULL);
@@ -508,13 +506,13 @@ static void test_member_goes(void)
     settle(w);
     expect_cqe(w->end[1][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     expect_same(w, 0, 20 * MTU);
-    /* Its ACK finds nobody, and is acknowledged. */
+    /* The ACK has no member, but the carrier acknowledges it. */
     g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_RX_DROP_INNER), >, 0);
     expect_works(w, 1);
     shared_free(w);
 }
 
-/* Both ends in one device, which has no wire between them */
+/* Both sides in one device, without a wire between them */
 static void test_loopback(void)
 {
     SimConnect c = sim_connect_default();

@@ -1,6 +1,6 @@
 /*
- * Shared receive queues: which queue pair gets which WQE, slots in any order,
- * the limit, WQEs of queue pairs that go away, and rings that are wrong.
+ * Shared receive queues: assignment of WQEs, slots in any order, the limit,
+ * WQEs of destroyed queue pairs, and invalid rings
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -62,7 +62,7 @@ static void shared_free(Shared *x)
     g_free(x);
 }
 
-/* The buffer of a WQE is that of its slot. */
+/* Posts a WQE. Each slot has its own buffer. */
 static uint32_t shared_post(Shared *x)
 {
     SimSge sge = {
@@ -83,7 +83,7 @@ static void shared_send(Shared *x, unsigned i, uint32_t offset, uint32_t len)
     sim_post_send(x->from[i], &wr);
 }
 
-/* The message came, whole, into the buffer of the slot that the CQE names. */
+/* Asserts that the message is in the buffer of the CQE's slot. */
 static uint32_t shared_received(Shared *x, unsigned i, uint32_t offset,
                                 uint32_t len)
 {
@@ -112,7 +112,7 @@ static uint8_t shared_limit(Shared *x, uint16_t limit)
     return qrnic_srq_modify(x->srq->node->engine, x->srq->number, &in).status;
 }
 
-/* Each WQE goes to whoever receives next. */
+/* Each WQE goes to the next receiver. */
 static void test_shared(void)
 {
     Shared *x = shared_new(3, 0);
@@ -131,7 +131,7 @@ static void test_shared(void)
     g_assert_cmpint(shared_received(x, 1, 300, 0), ==, 2);
     g_assert_cmpint(sim_counter(&x->sim->node[1], QRNIC_COUNTER_SRQ_WQES), ==,
                     3);
-    /* The RQ doorbell of such a queue pair has no meaning. */
+    /* The RQ doorbell of such a queue pair is ignored. */
     sim_ring_rq(x->to[0]);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     g_assert_cmpint(sim_counter(&x->sim->node[1], QRNIC_COUNTER_GUEST_ERRORS),
@@ -139,7 +139,7 @@ static void test_shared(void)
     shared_free(x);
 }
 
-/* For a long time, with slots freed in random order, and a full ring. */
+/* Many rounds, with slots freed in random order, and a full ring */
 static void any_order(unsigned log_stride)
 {
     Shared *x = shared_new(4, log_stride);
@@ -181,7 +181,7 @@ static void test_any_order_wide(void)
     any_order(2);
 }
 
-/* Nothing posted: RNR NAKs until there is, and credits are never told. */
+/* Without WQEs the device sends RNR NAKs, and it never reports credits. */
 static void test_empty(void)
 {
     Shared *x = shared_new(2, 0);
@@ -212,15 +212,17 @@ static void test_limit(void)
     expect_no_event(b);
     shared_send(x, 0, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));
-    expect_no_event(b);         /* four are left, which is not fewer */
+    expect_no_event(b);         /* Four remain, which is the limit */
     shared_send(x, 1, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
     g_assert_cmpint(shared_query(x).limit, ==, 0);
-    shared_send(x, 1, 0, 100);  /* once */
+    shared_send(x, 1, 0, 100);  /* One event only */
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_no_event(b);
-    /* Armed when there are fewer already; and what is posted counts. */
+    /*
+     * The limit is armed when fewer are posted already, and posted WQEs count.
+     */
     shared_post(x);
     shared_post(x);
     g_assert_cmpint(shared_limit(x, 4), ==, QRNIC_ST_OK);
@@ -241,7 +243,10 @@ static bool drop_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return p.t.opcode != QRNIC_OP_RC_SEND_LAST;
 }
 
-/* A message cut short holds a WQE: of a QP that goes, the next one gets it. */
+/*
+ * An incomplete message has consumed a WQE. After DESTROY_QP, the next message
+ * gets that WQE.
+ */
 static void give_back(bool destroy)
 {
     Shared *x = shared_new(2, 0);
@@ -283,7 +288,9 @@ static void test_give_back_destroy(void)
     give_back(true);
 }
 
-/* The slot of such a WQE is not free: no more is posted than the ring holds. */
+/*
+ * The slot of such a WQE is in use, so the ring cannot have more posted WQEs.
+ */
 static void test_give_back_room(void)
 {
     Shared *x = shared_new(2, 0);
@@ -298,13 +305,13 @@ static void test_give_back_room(void)
     sim_modify(x->to[0], &reset);
     x->sim->tap = NULL;
     stl_le_p(x->sim->node[1].memory + x->srq->record, 4);
-    /* The limit has the record read. */
+    /* The limit makes the device read the record. */
     g_assert_cmpint(shared_limit(x, 3), ==, QRNIC_ST_OK);
     expect_event(&x->sim->node[1], QRNIC_EVENT_SRQ_ERROR, x->srq->number);
     shared_free(x);
 }
 
-/* In ERR only what it had taken is flushed, then the event comes, once. */
+/* ERR flushes only the consumed WQE; then one event is sent. */
 static void test_last_wqe(void)
 {
     Shared *x = shared_new(2, 0);
@@ -328,7 +335,7 @@ static void test_last_wqe(void)
     sim_ring_sq(x->to[0]);
     sim_run(x->sim, 40 * SIM_US);
     expect_no_event(b);
-    /* One that had taken none */
+    /* A queue pair without a consumed WQE */
     sim_modify(x->to[1], &err);
     sim_run(x->sim, 50 * SIM_US);
     expect_no_cqe(x->to[1]);
@@ -340,7 +347,7 @@ static void test_last_wqe(void)
     shared_free(x);
 }
 
-/* What is in the ring, or the record, is wrong: no QP gets any more of it. */
+/* Asserts that after an invalid ring or record, no queue pair gets a WQE. */
 static void broken(Shared *x, uint8_t syndrome)
 {
     SimNode *b = &x->sim->node[1];
@@ -355,10 +362,10 @@ static void broken(Shared *x, uint8_t syndrome)
                     qrnic_syndrome_name(syndrome));
     expect_status(x->from[0], QRNIC_WC_REM_OP_ERR);
     expect_event(b, QRNIC_EVENT_QP_FATAL, x->to[0]->number);
-    expect_no_cqe(x->to[0]);    /* which slot would it name? */
+    expect_no_cqe(x->to[0]);    /* A CQE would need a slot */
     expect_state(x->to[0], QRNIC_QPS_ERR);
     expect_event(b, QRNIC_EVENT_LAST_WQE_REACHED, x->to[0]->number);
-    /* Another one learns it when it receives, and not before. */
+    /* Another queue pair fails when it receives, not before. */
     expect_state(x->to[1], QRNIC_QPS_RTS);
     shared_send(x, 1, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));
@@ -397,7 +404,7 @@ static void test_broken_segments(void)
     broken(x, QRNIC_SYN_WQE_SIZE);
 }
 
-/* What is wrong with a data segment costs its WQE and its receiver only. */
+/* An invalid data segment is an error of its WQE and its receiver only. */
 static void test_long_segment(void)
 {
     Shared *x = shared_new(2, 0);
@@ -424,7 +431,7 @@ static void test_long_segment(void)
     shared_free(x);
 }
 
-/* One slot is always free, so as many as there are slots cannot be posted. */
+/* One slot is always free, so a full ring cannot be posted. */
 static void test_broken_record(void)
 {
     Shared *x = shared_new(2, 0);
@@ -443,7 +450,7 @@ static void test_broken_dma(void)
     broken(x, QRNIC_SYN_WQE_FETCH);
 }
 
-/* Keys are those of the SRQ's protection domain, whatever the QP's is. */
+/* Keys are checked in the SRQ's PD, not in the queue pair's. */
 static void test_pd(void)
 {
     Shared *x = shared_new(2, 0);
@@ -488,7 +495,7 @@ static void test_unreliable(void)
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_cqe(from, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
     g_assert_cmpint(shared_received(x, 0, 1000, 3000), ==, 1);
-    /* Nothing is left: the message is gone, and nobody is told. */
+    /* No WQE remains: the message is dropped without an error. */
     shared_send(x, 0, 0, 10);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_no_cqe(to);
@@ -499,7 +506,10 @@ static void test_unreliable(void)
     shared_free(x);
 }
 
-/* Slots that are posted or completed and not free, and the one after them */
+/*
+ * Returns the slots that are posted, or completed and not freed, and the next
+ * one.
+ */
 static uint32_t slots_in_use(const SimSrq *s)
 {
     uint64_t in_use = s->log_size < 6 ? (1ull << (1u << s->log_size)) - 1 :
@@ -511,7 +521,7 @@ static uint32_t slots_in_use(const SimSrq *s)
     return 64 - __builtin_clzll(in_use);
 }
 
-/* What of the free list there is in the new ring stays in order. */
+/* Keeps the order of the free list for the slots of the new ring. */
 static void slots_renew(SimSrq *s, uint32_t slots)
 {
     uint16_t *next = g_new(uint16_t, slots);
@@ -533,7 +543,10 @@ static void slots_renew(SimSrq *s, uint32_t slots)
     s->tail = tail;
 }
 
-/* As the manual says; nothing may be read of the old ring any more. */
+/*
+ * Resizes as the manual describes. The old ring is overwritten, so that a late
+ * access is detected.
+ */
 static QrnicResult srq_resize(SimSrq *s, unsigned log_size, uint8_t flags,
                               uint16_t limit)
 {
@@ -559,8 +572,8 @@ static QrnicResult srq_resize(SimSrq *s, unsigned log_size, uint8_t flags,
 }
 
 /*
- * Every size to every size with so many posted, of which the first is taken and
- * the others have been read with it: all are taken, in order.
+ * Resizes from every size to every size with `posted` WQEs, of which the first
+ * is consumed and the others are prefetched. All are consumed in order.
  */
 static void resize(unsigned from, unsigned to, unsigned done, unsigned posted)
 {
@@ -620,7 +633,7 @@ static void test_resize(void)
 
 /*
  * Messages of many packets from three senders, and the ring moves between the
- * packets: at each time some WQEs are posted, some read ahead, some taken.
+ * packets. At each time some WQEs are posted, some prefetched, some consumed.
  */
 static void test_resize_traffic(void)
 {
@@ -680,7 +693,7 @@ static void test_resize_traffic(void)
     shared_free(x);
 }
 
-/* With the ring comes a limit, or the one that is armed stays. */
+/* The resize sets a limit, or keeps the armed one. */
 static void test_resize_limit(void)
 {
     Shared *x = shared_new(3, 0);
@@ -697,7 +710,7 @@ static void test_resize_limit(void)
     shared_send(x, 1, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
-    /* Three are left. */
+    /* Three remain. */
     g_assert_cmpint(srq_resize(x->srq, 5, QRNIC_SRQRF_LIMIT, 3).status, ==,
                     QRNIC_ST_OK);
     g_assert_cmpint(shared_query(x).limit, ==, 3);
@@ -759,14 +772,14 @@ static void test_resize_refused(void)
         }
     }
     expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
-    /* One is posted, in slot 8, from which it goes on. */
+    /* One WQE is posted, in slot 8, which the new ring lacks. */
     g_assert_cmpint(srq_resize(x->srq, 3, 0, 0).status, ==,
                     QRNIC_ST_BAD_PARAM);
-    /* It still works where it was. */
+    /* The old ring still works. */
     shared_send(x, 0, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     g_assert_cmpint(shared_received(x, 0, 0, 100), ==, 8);
-    /* A broken one stays broken. */
+    /* A broken SRQ stays broken. */
     stl_le_p(b->memory + x->srq->record, 100);
     in = good;
     in.ring.root = x->srq->ring;
@@ -776,7 +789,7 @@ static void test_resize_refused(void)
     shared_free(x);
 }
 
-/* What CREATE_SRQ and CREATE_QP refuse, and who is busy. */
+/* Invalid CREATE_SRQ and CREATE_QP, and busy objects */
 static void test_refused(void)
 {
     Shared *x = shared_new(2, 0);

@@ -1,6 +1,6 @@
 /*
- * The states of the device: all pairs, those that are allowed with what must
- * hold afterwards, and those that are forbidden, which must abort.
+ * The states of the device: all transitions. Allowed ones must keep the
+ * invariants; forbidden ones must abort.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -40,7 +40,7 @@ static bool aborts(void (*call)(QrnicDevice *d, int argument), QrnicDevice *d,
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-/* What must hold in a state */
+/* Asserts the invariants of the current state. */
 static void check(const QrnicDevice *d)
 {
     const bool entered[] = { false, false, true, true, true, false };
@@ -60,7 +60,10 @@ static void set(QrnicDevice *d, int next)
     qrnic_state_set(d, next);
 }
 
-/* Each pair, without a flush and within one; '1' and 'F': only so allowed */
+/*
+ * Each transition, without a flush and within one. '1' marks a transition that
+ * is allowed only without a flush, 'F' only within one.
+ */
 static void test_pairs(void)
 {
     static const char *const allowed[QRNIC_DEVICE_STATES] = {
@@ -92,7 +95,7 @@ static void test_pairs(void)
     }
 }
 
-/* Each operation of the life in each state */
+/* Performs each operation of the life in each state. */
 static void operate(QrnicDevice *d, int operation)
 {
     switch (operation) {
@@ -122,13 +125,13 @@ static void operate(QrnicDevice *d, int operation)
 static void test_operations(void)
 {
     static const char *const allowed[] = {
-        /* in:  AIERUL */
-        /* plug */         "*.....",
-        /* leave */        "..***.",
-        /* unplug */       ".***..",
-        /* flush begins */ ".*....",
-        /* flush ends */   ".****F",
-        /* defer kicks */  "..***.",
+        /* In: AIERUL */
+        /* Plug */         "*.....",
+        /* Leave */        "..***.",
+        /* Unplug */       ".***..",
+        /* Flush begins */ ".*....",
+        /* Flush ends */   ".****F",
+        /* Defer kicks */  "..***.",
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(allowed); i++) {
@@ -166,7 +169,7 @@ static void test_reset(void)
     g_free(d);
 }
 
-/* The wire is released once: at once, when left, or when the flush ends. */
+/* The wire is released once: at once, on leaving, or at the end of a flush. */
 static void test_unplug(void)
 {
     for (unsigned how = 0; how < 8; how++) {
@@ -251,7 +254,7 @@ static void take(QrnicDevice *d, int bit)
     qrnic_pending_take(d, bit);
 }
 
-/* Each pair of requests: none hides or takes another. */
+/* Each pair of requests: no request hides or clears another. */
 static void test_pending(void)
 {
     QrnicDevice *d = device_new(QRNIC_DEVICE_IDLE, 0);

@@ -1,5 +1,5 @@
 /*
- * The switch's addresses: who is where, for how long, and how many
+ * The addresses of the switch: their ports, age and number
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -52,7 +52,7 @@ static void test_learn(void)
     qrnic_stations_free(s);
 }
 
-/* Addresses that are no station's */
+/* Addresses that belong to no station */
 static void test_no_station(void)
 {
     static const uint8_t group[6] = { 1, 0, 0x5e, 0, 0, 1 };
@@ -85,7 +85,7 @@ static void test_age(void)
     qrnic_stations_free(s);
 }
 
-/* An address moves when it was silent, and not while its port is heard. */
+/* An address moves if it was silent, but not while its port uses it. */
 static void test_move(void)
 {
     QrnicStations *s = stations_new();
@@ -102,7 +102,7 @@ static void test_move(void)
     qrnic_stations_free(s);
 }
 
-/* One port's inventions replace its own addresses, the oldest first. */
+/* Invented addresses of a port replace the oldest addresses of that port. */
 static void test_share(void)
 {
     QrnicStations *s = stations_new();
@@ -130,7 +130,7 @@ static void test_share(void)
     qrnic_stations_free(s);
 }
 
-/* When the end of a port is gone, so is all that it had, and nothing else. */
+/* When the end of a port goes, exactly its addresses are forgotten. */
 static void test_forget(void)
 {
     QrnicStations *s = stations_new();
@@ -144,7 +144,7 @@ static void test_forget(void)
         g_assert_cmpuint(qrnic_stations_count(s, 0), ==, 0);
         g_assert_cmpint(find(s, 0, 0), ==, -1);
         g_assert_cmpint(find(s, 100, 0), ==, 1);
-        /* It may come again elsewhere at once. */
+        /* The address can be learned elsewhere at once. */
         g_assert_cmpint(learn(s, 0, 2, 0), ==, QRNIC_LEARNED_NEW);
         qrnic_stations_forget(s, 2);
     }

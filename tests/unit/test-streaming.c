@@ -1,8 +1,8 @@
 /*
- * Streaming receive: where messages of connections and datagrams go in the
- * buffers of an RQ or an SRQ, and which completion says that one is used up.
- * Every byte is compared when its message completes, and again when the buffer
- * is used up; no byte may be of two messages.
+ * Streaming receive: placement of messages and datagrams in the buffers of an
+ * RQ or SRQ, and the completion that ends a buffer. Every byte is compared when
+ * its message completes, and again when its buffer ends; no byte may belong to
+ * two messages.
  *
  * QRNIC_SEED=n runs only that seed of the random traffic.
  *
@@ -27,10 +27,10 @@ typedef struct Message {
 } Message;
 
 typedef struct Buffer {
-    bool held;                  /* by the device */
+    bool held;                  /* Posted to the device */
     unsigned messages, cqes;
-    unsigned total;             /* CQEs, when it is known; else 0 */
-    uint8_t *taken;             /* of each byte: it is of a message */
+    unsigned total;             /* Number of CQEs, once known; else 0 */
+    uint8_t *taken;             /* For each byte: belongs to a message */
 } Buffer;
 
 typedef struct World {
@@ -42,11 +42,11 @@ typedef struct World {
     SimQp *from[MOST_PEERS], *to[MOST_PEERS];
     uint64_t source, target;
     uint32_t source_key, target_key;
-    uint32_t size;              /* of a buffer */
+    uint32_t size;              /* Bytes of a buffer */
     Buffer buffer[SLOTS];
-    GArray *messages;           /* Message; number: their immediate data */
+    GArray *messages;           /* Message; the index is the immediate data */
     uint32_t complete, used;
-    uint32_t next[MOST_PEERS];  /* the lowest number that may complete */
+    uint32_t next[MOST_PEERS];  /* Lowest number that may complete */
     uint32_t gap;               /* PSN of a packet to lose */
 } World;
 
@@ -57,7 +57,9 @@ static void peer_new(World *w, unsigned i)
     QrnicStreamAttr none = { 0 };
 
     c.path_mtu = QRNIC_MTU_256;
-    /* What the wire still has of a connection before is not of this one. */
+    /*
+     * A new PSN, because the wire may still have packets of the old connection.
+     */
     c.psn_a = g_rand_int_range(w->sim->rand, 0, 1 << 24);
     a->stream = none;
     b->stream = w->srq ? none : w->attr;
@@ -131,7 +133,7 @@ static void world_free(World *w)
     g_free(w);
 }
 
-/* One peer, connected, with an RQ or an SRQ */
+/* Makes one connected peer, with an RQ or an SRQ. */
 static World *world_one(uint8_t type, bool srq, uint32_t max_message,
                         uint16_t max_messages, uint8_t log_align, uint32_t size)
 {
@@ -148,7 +150,7 @@ static unsigned slots(const World *w)
     return w->srq ? SLOTS : 1u << w->to[0]->rq_log;
 }
 
-/* The buffer of a slot is two data segments, of which the first is odd. */
+/* Posts a buffer of two data segments; the first has an odd length. */
 static unsigned post_buffer_key(World *w, uint32_t key)
 {
     unsigned slot = w->srq ? w->srq->head : w->to[0]->rq_producer % slots(w);
@@ -217,7 +219,7 @@ static void compare(World *w, const Message *m)
                     w->sim->node[0].memory + w->source + m->source, m->len);
 }
 
-/* A CQE that names the slot: when it was the last one, the slot is free. */
+/* Records a CQE of the slot. After its last CQE the slot is free. */
 static void slot_seen(World *w, const QrnicCqe *c, unsigned slot)
 {
     Buffer *b = &w->buffer[slot];
@@ -260,7 +262,7 @@ static unsigned slot_of(World *w, const QrnicCqe *c)
     return slot;
 }
 
-/* What a CQE of a message says is true. */
+/* Asserts all members of a message's CQE. */
 static void check_received(World *w, unsigned i, const QrnicCqe *c)
 {
     Message *m = &g_array_index(w->messages, Message, c->imm);
@@ -275,7 +277,7 @@ static void check_received(World *w, unsigned i, const QrnicCqe *c)
         g_assert_cmpuint(c->imm, >=, w->next[i]);
         w->next[i] = c->imm + 1;
     } else if (m->complete) {
-        Message again = *m;     /* the wire has repeated it */
+        Message again = *m;     /* The wire has repeated it */
 
         g_array_append_val(w->messages, again);
         m = &g_array_index(w->messages, Message, w->messages->len - 1);
@@ -373,7 +375,7 @@ static void test_places_srq(void)
     places(true);
 }
 
-/* Messages of no bytes and writes take no bytes, and count. */
+/* Messages of 0 bytes and writes use no bytes, but count as messages. */
 static void test_messages(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 4, 3, 1 << 16);
@@ -403,7 +405,9 @@ static void test_messages(void)
     world_free(w);
 }
 
-/* A buffer that is shorter than a message may be takes one, of its size. */
+/*
+ * A buffer shorter than the longest message holds one message, up to its size.
+ */
 static void test_short_buffer(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 4096, 9, 0, 1000);
@@ -423,7 +427,7 @@ static void test_short_buffer(void)
     world_free(w);
 }
 
-/* Longer than the longest message, although the buffer would have room */
+/* Longer than the longest message, although the buffer has room */
 static void test_too_long(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 9, 0, 4000);
@@ -443,7 +447,7 @@ static void test_too_long(void)
     world_free(w);
 }
 
-/* Unreliable: what is too long costs nothing. */
+/* An unreliable message that is too long is dropped without an effect. */
 static void too_long_dropped(uint8_t type)
 {
     unsigned header = type == QRNIC_QPT_UD ? GRH : 0;
@@ -474,7 +478,9 @@ static void test_too_long_ud(void)
     too_long_dropped(QRNIC_QPT_UD);
 }
 
-/* No WQE: RNR NAK, and what is open stays as it is. */
+/*
+ * Without a WQE the device sends an RNR NAK, and an open buffer is unchanged.
+ */
 static void test_empty(void)
 {
     World *w = world_one(QRNIC_QPT_RC, true, 1000, 9, 0, 2500);
@@ -494,7 +500,7 @@ static void test_empty(void)
     world_free(w);
 }
 
-/* Cuts off the first sender in the middle of a message. */
+/* Loses the packets of the first sender in the middle of a message. */
 static bool drop_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                       void *opaque)
 {
@@ -508,7 +514,7 @@ static bool drop_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return p.t.opcode != QRNIC_OP_RC_SEND_LAST_IMM;
 }
 
-/* An RQ: the open buffer is flushed, once, and then those that are posted. */
+/* An RQ flushes the open buffer, once, and then the posted ones. */
 static void flush(bool middle)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 9, 0, 4000);
@@ -548,7 +554,7 @@ static void test_flush_middle(void)
     flush(true);
 }
 
-/* Reset forgets the open buffer, and the queue begins anew. */
+/* RESET forgets the open buffer, and the queue starts again. */
 static void test_reset(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 9, 0, 4000);
@@ -579,8 +585,9 @@ static void test_reset(void)
 }
 
 /*
- * An SRQ: the place of a queue pair that goes in the middle of a message is
- * given to the next message, and the buffer is used up after that, once.
+ * A queue pair of an SRQ is destroyed in the middle of a message. The next
+ * message gets the room of that message in the buffer, and the buffer ends
+ * after that, once.
  */
 static void cut_short(unsigned how)
 {
@@ -598,7 +605,7 @@ static void cut_short(unsigned how)
     w->sim->tap_opaque = w;
     send_to(w, 0, 900);
     g_assert_false(sim_run(w->sim, 20 * SIM_US));
-    /* Behind its place, after which 500 bytes are left. */
+    /* Behind that room, with 500 bytes left */
     send_to(w, 1, 1000);
     sim_run(w->sim, w->sim->now + 20 * SIM_US);
     expect_message(w, 1, 1000, 1000, false);
@@ -641,9 +648,9 @@ static void test_cut_short_destroy(void)
 }
 
 /*
- * While one message is under way another one ends behind it, and a third one
- * needs another buffer: the first one's completion says that its buffer is
- * used up, although messages have gone on elsewhere.
+ * While a message is in progress, another one ends behind it and a third needs
+ * another buffer. The completion of the first ends its buffer, although later
+ * messages are elsewhere.
  */
 static void test_shared(void)
 {
@@ -674,8 +681,8 @@ static void test_shared(void)
 }
 
 /*
- * Of three peers each makes a mistake of its own: it loses its queue pair, and
- * the fourth goes on in the same buffer.
+ * Three peers make an error each and lose their queue pairs. The fourth
+ * continues in the same buffer.
  */
 static void test_mistakes(void)
 {
@@ -708,7 +715,7 @@ static void test_mistakes(void)
                         300 * (i + 1));
         expect_state(w->to[i], QRNIC_QPS_ERR);
     }
-    /* The seventh, and the last */
+    /* The seventh and last message */
     send_to(w, 3, 300);
     settle(w);
     g_assert_cmpint(expect_message(w, 3, 900, 300, true).messages, ==, 7);
@@ -718,7 +725,7 @@ static void test_mistakes(void)
     world_free(w);
 }
 
-/* The completion of a bad record is of no buffer; what is posted later is. */
+/* The completion of a bad record has no buffer; later WQEs have theirs. */
 static void test_bad_record(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 1, 0, 4000);
@@ -746,7 +753,10 @@ static void test_bad_record(void)
     world_free(w);
 }
 
-/* Moves the ring of the SRQ to one of twice the size; nothing stays behind. */
+/*
+ * Moves the ring of the SRQ to one of twice the size, and overwrites the old
+ * one.
+ */
 static void ring_move(World *w)
 {
     size_t old = (size_t)QRNIC_WQEBB_SIZE << w->srq->log_size;
@@ -765,8 +775,8 @@ static void ring_move(World *w)
 }
 
 /*
- * The ring moves while a message is under way in one buffer and another one is
- * open: both buffers go on, and so does what is posted.
+ * The ring moves while a message is in progress in one buffer and another
+ * buffer is open. Both buffers continue, and so do the posted ones.
  */
 static void test_resize(void)
 {
@@ -799,7 +809,7 @@ static void test_resize(void)
     send_to(w, 1, 1000);
     settle(w);
     g_assert_cmpint(expect_message(w, 1, 0, 1000, false).index, ==, 2);
-    /* Slots that were free before take buffers again. */
+    /* Slots that were free before can be used. */
     post_buffer(w);
     send_to(w, 1, 1000);
     send_to(w, 1, 1000);
@@ -820,7 +830,7 @@ static bool drop_second(Sim *s, unsigned from, const uint8_t *frame, size_t len,
            p.t.psn != w->gap;
 }
 
-/* UC: a message that lost a packet gives its place to whoever comes next. */
+/* A UC message that lost a packet leaves its room to the next message. */
 static void test_gap(void)
 {
     static const uint8_t types[] = { QRNIC_QPT_UC, QRNIC_QPT_RC };
@@ -842,7 +852,7 @@ static void test_gap(void)
     world_free(w);
 }
 
-/* A key that does not reach: the buffer is closed, the next one taken. */
+/* A key that does not cover the buffer closes it, and the next one is used. */
 static void test_bad_key(void)
 {
     static const uint8_t types[] = { QRNIC_QPT_RC, QRNIC_QPT_UD };
@@ -864,7 +874,7 @@ static void test_bad_key(void)
     world_free(w);
 }
 
-/* A segment that is too long: an error, and the WQE is software's. */
+/* A segment that is too long is an error, and the WQE returns to software. */
 static void bad_wqe(uint8_t type)
 {
     World *w = world_one(type, true, 1000, 9, 0, 4000);
@@ -886,7 +896,7 @@ static void test_bad_wqe(void)
     bad_wqe(QRNIC_QPT_UD);
 }
 
-/* The limit counts WQEs: it is reached when a buffer is opened. */
+/* The limit counts WQEs, so it is reached when a buffer is opened. */
 static void test_limit(void)
 {
     World *w = world_one(QRNIC_QPT_RC, true, 1000, 2, 0, 4000);
@@ -909,7 +919,7 @@ static void test_limit(void)
     world_free(w);
 }
 
-/* Nobody is told of credits. */
+/* Asserts that no ACK reports credits. */
 static bool check_credits(Sim *s, unsigned from, const uint8_t *frame,
                           size_t len, void *opaque)
 {
@@ -922,7 +932,7 @@ static bool check_credits(Sim *s, unsigned from, const uint8_t *frame,
     return true;
 }
 
-/* Without credits a message that has room does not wait for a WQE. */
+/* Without credits a message with room does not wait for a WQE. */
 static void test_no_credits(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 100, 1000, 0, 1 << 16);
@@ -1005,7 +1015,8 @@ static void test_refused(void)
 
 /*
  * Random traffic of all kinds into an SRQ, over a wire that loses, repeats and
- * reorders; queue pairs go in the middle of messages and come again.
+ * reorders. Queue pairs are destroyed in the middle of messages and created
+ * again.
  */
 static void poll_all(World *w)
 {
@@ -1106,7 +1117,7 @@ static void test_random(void)
     }
 }
 
-/* An RQ of each kind, and nothing lost on the wire: each message in order */
+/* An RQ of each kind, with a perfect wire: each message is in order. */
 static void in_order(uint8_t type)
 {
     World *w = world_one(type, false, 1500, 50, 5, 10000);

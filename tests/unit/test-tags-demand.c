@@ -1,6 +1,6 @@
 /*
- * Tag matching with memory on demand: whoever meets an absent page finds the
- * same entry, and counts once, when the page is there
+ * Tag matching with memory on demand. A message that meets an absent page uses
+ * the same entry, and is counted once, when the page is present.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -60,7 +60,10 @@ static void lazy_add(Lazy *l, uint32_t handle, uint64_t offset, uint32_t len)
     settle(l->w);
 }
 
-/* Waits until the device asks for the second page; brings it, or refuses. */
+/*
+ * Waits for the page fault of the second page. Then pages in, or answers
+ * REFUSE_PAGE_FAULT.
+ */
 static void lazy_answer(Lazy *l, unsigned side, bool bring)
 {
     World *w = l->w;
@@ -90,7 +93,7 @@ static void expect_here(Lazy *l, uint64_t offset, const uint8_t *data,
     g_assert_cmpmem(l->w->b->memory + l->pages + offset, len, data, len);
 }
 
-/* The entry fails, and nobody else. */
+/* Asserts that the entry fails and everything else works. */
 static void expect_refused(Lazy *l)
 {
     QrnicCqe c = expect_entry(l->w, 0, 0, QRNIC_WC_LOC_PROT_ERR, 0);
@@ -121,7 +124,7 @@ static void eager(bool bring)
     expect_here(&l, PAGE, source_of(w, n) + HEADER, 200);
     expect_sent(w, 0);
     g_assert_cmpint(counted(w, QRNIC_COUNTER_TAG_MATCHES), ==, 1);
-    /* The next message has the next entry. */
+    /* The next message uses the next entry. */
     n = send_eager(w, 0, 1, 20);
     settle(w);
     expect_match(w, 1, VALID, QRNIC_WC_SUCCESS, 20, n);
@@ -129,7 +132,7 @@ static void eager(bool bring)
     world_free(w);
 }
 
-/* Of several packets one in the middle meets it. */
+/* A middle packet of a message meets the absent page. */
 static void eager_middle(bool bring)
 {
     World *w = world_new(1, 1);
@@ -150,7 +153,7 @@ static void eager_middle(bool bring)
     world_free(w);
 }
 
-/* Here it is the answer of the read that waits. */
+/* The response of the read meets the absent page. */
 static void rendezvous(bool bring)
 {
     World *w = world_new(1, 1);
@@ -173,7 +176,7 @@ static void rendezvous(bool bring)
     world_free(w);
 }
 
-/* And here the headers of one that is left to software */
+/* The headers of a rendezvous that software completes meet the absent page. */
 static void left(bool bring)
 {
     World *w = world_new(1, 1);
@@ -195,7 +198,7 @@ static void left(bool bring)
     world_free(w);
 }
 
-/* An unexpected message counts once, also where it comes twice. */
+/* An unexpected message counts once, even if it arrives twice. */
 static void unexpected(bool bring)
 {
     World *w = world_bare(1, 1, NULL);
@@ -218,7 +221,10 @@ static void unexpected(bool bring)
     } else {
         g_assert_cmpint(c.status, ==, QRNIC_WC_LOC_PROT_ERR);
     }
-    /* What failed is taken off again: its status tells software. */
+    /*
+     * A failed message is subtracted again, because its status notifies
+     * software.
+     */
     op_post(w, sync_op(bring), NULL, 0);
     settle(w);
     expect_op(w, QRNIC_CQE_TAG_SYNC, QRNIC_WC_SUCCESS, 0, 0);

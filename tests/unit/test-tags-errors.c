@@ -1,6 +1,6 @@
 /*
- * Tag matching: messages that fail, queue pairs that go in the middle of
- * them, and memory that is absent
+ * Tag matching: messages that fail, queue pairs that are destroyed in the
+ * middle of messages, and absent memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -76,7 +76,7 @@ static void test_bad_key(void)
     bad_key(true);
 }
 
-/* From the sender all packets but the first so many are lost. */
+/* Loses all packets of the sender except the first ones. */
 static bool lose_rest(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                       void *opaque)
 {
@@ -104,8 +104,8 @@ static void stop(World *w, unsigned how)
 }
 
 /*
- * The queue pair goes in the middle of messages. What matched is completed,
- * and what was unexpected was not.
+ * The queue pair is destroyed in the middle of messages. A matched message
+ * completes; an unexpected one is not counted.
  */
 static void cut_short(unsigned how)
 {
@@ -131,7 +131,7 @@ static void cut_short(unsigned how)
     world_free(w);
 }
 
-/* max_rd_atomic lets four of the reads go, and no answer comes. */
+/* max_rd_atomic allows four of the reads, and no response arrives. */
 static void cut_short_rndv(unsigned how, unsigned count)
 {
     World *w = world_new(1, 1);
@@ -188,7 +188,7 @@ static void cut_short_unexpected(unsigned how)
         g_assert_cmphex(c.tagged, ==, 0);
     }
     expect_nothing(w);
-    /* One is left, and software has seen it. */
+    /* One message remains, and software has reported it. */
     op_post(w, sync_op(1), NULL, 0);
     sim_run(w->sim, w->sim->now + 5 * SIM_US);
     expect_op(w, QRNIC_CQE_TAG_SYNC, QRNIC_WC_SUCCESS, 0, 0);
@@ -208,7 +208,7 @@ static void test_cut_short(void)
     }
 }
 
-/* The list goes before it has told of entries that were under way. */
+/* The list is destroyed before it has completed entries in use. */
 static void test_gone(void)
 {
     World *w = world_new(1, 1);
@@ -231,7 +231,7 @@ static void test_gone(void)
     world_free(w);
 }
 
-/* A reset of the device in the middle of all: nothing is left. */
+/* A device reset in the middle of everything leaves nothing. */
 static void test_reset(void)
 {
     World *w = world_new(1, 2);
@@ -271,8 +271,8 @@ static bool first_of_sender(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * A message that has found its entry waits for a page; what comes in its place
- * is a write. That is refused, and the entry is not lost.
+ * A message that has matched an entry waits for a page. A write arrives in its
+ * place, which is rejected, and the entry completes.
  */
 static void other_message(bool adaptive)
 {
@@ -333,7 +333,7 @@ static void other_message(bool adaptive)
         told |= c.tagged & QRNIC_CQET_ENTRY && c.index == 5;
     }
     g_assert_true(told);
-    /* So its handle is software's again. */
+    /* The handle is free for software. */
     op.flags = QRNIC_TAGF_SIGNALED;
     op_post(w, op, &sge, 1);
     sim_run(w->sim, w->sim->now + SIM_MS);
@@ -347,7 +347,10 @@ static void test_other_message(void)
     other_message(false);
 }
 
-/* It says that it may take any path, and the connection is one of such. */
+/*
+ * The write has the mark of adaptive routing, and the connection has the
+ * option.
+ */
 static void test_other_adaptive(void)
 {
     other_message(true);

@@ -1,7 +1,6 @@
 /*
- * Tag matching under random traffic: the test is the message passing library.
- * It follows the manual, and finds out whether any message has overtaken
- * another.
+ * Tag matching with random traffic. The test is the message passing library,
+ * follows the manual, and detects messages that overtook others.
  *
  * QRNIC_SEED=n runs only that seed.
  *
@@ -13,15 +12,16 @@
 #include "tags-world.h"
 
 /*
- * Random traffic: the test is a library that receives by tag. A receive takes
- * an unexpected message that is there, or is given to the device; of an
- * unexpected message that software has a receive for, it takes the entry back.
+ * Random traffic. The test is a library that receives by tag. A receive
+ * consumes an unexpected message, or becomes an entry of the device. If an
+ * unexpected message matches a receive in the device, the library removes that
+ * entry.
  */
 #define RECEIVES 400
 
 typedef struct Receive {
     uint64_t tag, mask;
-    uint32_t handle, len, number;       /* number: of the message */
+    uint32_t handle, len, number;       /* Number of the message */
     enum { FREE, POSTED, MATCHED, TAKEN_BACK, DONE } state;
 } Receive;
 
@@ -30,8 +30,8 @@ typedef struct Message {
     uint64_t tag;
     uint32_t len;
     bool rndv, fin;
-    int receive;                /* or -1 */
-    bool here;                  /* unexpected, in software's hands */
+    int receive;                /* Or -1 */
+    bool here;                  /* Unexpected, and received by software */
 } Message;
 
 typedef struct Library {
@@ -39,8 +39,8 @@ typedef struct Library {
     Receive receive[RECEIVES];
     Message message[RECEIVES];
     unsigned receives, messages, done, fins;
-    int of_handle[TAGS];        /* receive, or -1 */
-    GQueue *unexpected;         /* messages + 1, in order */
+    int of_handle[TAGS];        /* Receive, or -1 */
+    GQueue *unexpected;         /* Messages + 1, in order */
     uint32_t count;
     unsigned taken_back, sync_wanted;
 } Library;
@@ -63,7 +63,7 @@ static void finish(Library *l, int receive, uint32_t number)
     l->done++;
 }
 
-/* Returns false: no handle is free. */
+/* Returns false if no handle is free. */
 static bool receive_next(Library *l)
 {
     static const uint64_t mask[] = { ALL, ALL, ALL, 6, 0 };
@@ -119,7 +119,10 @@ static void send_next(Library *l)
     }
 }
 
-/* A receive that the device has, or had: software's is the earlier one. */
+/*
+ * Handles an unexpected message. If the message matches a receive of the
+ * device, software's match is the earlier one.
+ */
 static void unexpected(Library *l, uint32_t number)
 {
     World *w = l->w;
@@ -206,7 +209,7 @@ static void of_operation(Library *l, const QrnicCqe *c)
     }
 }
 
-/* Returns how many CQEs of the list there were. */
+/* Returns the number of CQEs of the list. */
 static unsigned poll_all(Library *l)
 {
     World *w = l->w;
@@ -242,8 +245,8 @@ static unsigned poll_all(Library *l)
 }
 
 /*
- * Of two messages of a sender the one sent first goes to the receive posted
- * first, of those that it could go to.
+ * Asserts that of two messages of a sender the first one matched the earlier
+ * receive, among the receives that match both.
  */
 static void nobody_overtook(Library *l)
 {
@@ -289,13 +292,13 @@ static void random_traffic(uint32_t seed, const SimOptions *o)
             sim_run(w->sim, w->sim->now +
                     g_rand_int_range(rand, 0, 30 * SIM_US));
         }
-        /* The ring of operations must not overrun. */
+        /* Polls, because the ring of operations must not overrun. */
         if (what == 7 || w->producer % 16 == 15) {
             sim_run(w->sim, w->sim->now + 2 * SIM_US);
             poll_all(l);
         }
     }
-    /* Software looks often: senders do not try again forever. */
+    /* Polls often, because senders retry a limited number of times. */
     do {
         quiet = sim_run(w->sim, w->sim->now + 100 * SIM_US);
     } while (poll_all(l) || !quiet);
@@ -330,7 +333,9 @@ static void test_random(void)
     }
 }
 
-/* Of three queue pairs one is in the device, while the others match, too. */
+/*
+ * The cache has room for one of three queue pairs, while the others match too.
+ */
 static void test_contexts(void)
 {
     for (uint32_t seed = 1; seed <= 16; seed++) {

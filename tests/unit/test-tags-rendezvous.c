@@ -1,5 +1,5 @@
 /*
- * Tag matching: rendezvous, of which the device reads the data itself
+ * Tag matching: rendezvous messages, whose data the device reads itself
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -33,7 +33,7 @@ static void test_rndv(void)
     world_free(w);
 }
 
-/* Among what software sends itself, in both directions; many at a time */
+/* Between software's own messages in both directions; many at a time */
 static void test_rndv_busy(void)
 {
     World *w = world_new(1, 1);
@@ -83,7 +83,7 @@ static void test_rndv_busy(void)
     world_free(w);
 }
 
-/* Matched in RTR: it is read when the queue pair may send. */
+/* A match in RTR: the data is read in RTS. */
 static void test_rndv_early(void)
 {
     World *w = world_bare(1, 1, NULL);
@@ -112,7 +112,7 @@ static void test_rndv_early(void)
     world_free(w);
 }
 
-/* Left to software: too long, or the queue pair may not read */
+/* Completed by software: too long, or the queue pair may not read */
 static void incomplete(uint32_t room, uint32_t len, bool may_read,
                        uint8_t syndrome)
 {
@@ -138,7 +138,7 @@ static void incomplete(uint32_t room, uint32_t len, bool may_read,
     expect_sent(w, 0);
     expect_no_cqe(w->from[0]);
     g_assert_cmpint(counted(w, QRNIC_COUNTER_RENDEZVOUS_REFUSED), ==, 1);
-    /* The connection lives, and the handle is free. */
+    /* The connection continues, and the handle is free. */
     add(w, 0, 1, ALL);
     n = send_eager(w, 0, 1, 10);
     settle(w);
@@ -155,7 +155,7 @@ static void test_incomplete(void)
     incomplete(1000, 1000, false, QRNIC_SYN_RD_ATOMIC);
 }
 
-/* The sender lies about its key: its own connection pays. */
+/* The sender's wrong key is an error of its own connection. */
 static void test_bad_rkey(void)
 {
     World *w = world_new(1, 2);
@@ -177,7 +177,7 @@ static void test_bad_rkey(void)
     world_free(w);
 }
 
-/* The sender has no WQE for the fin: an event tells. */
+/* The sender has no WQE for the FIN: an event reports that. */
 static void test_fin_refused(void)
 {
     World *w = world_bare(1, 1, NULL);
@@ -202,7 +202,7 @@ static void test_fin_refused(void)
     world_free(w);
 }
 
-/* Of what a rendezvous sends, each frame is lost once. */
+/* Loses each frame of a rendezvous once. */
 static bool lose_one(Sim *s, unsigned from, const uint8_t *frame, size_t len,
                      void *opaque)
 {
@@ -235,7 +235,7 @@ static void test_each_loss(void)
         expect_entry(w, 1, VALID, QRNIC_WC_SUCCESS, 700);
         expect_eager_data(w, 1, m, 700);
         expect_nothing(w);
-        /* The fin may come before the ACK of what asked for it. */
+        /* The FIN may arrive before the ACK of its request. */
         while (sim_poll(w->from[0], &c)) {
             g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
             fins += c.opcode == QRNIC_CQE_RECV;

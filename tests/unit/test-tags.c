@@ -1,7 +1,6 @@
 /*
- * Tag matching: which message goes into which buffer, the operations of the
- * list, the counts by which device and software keep in step, and what
- * CREATE_TAG_LIST refuses
+ * Tag matching: selection of the buffer, operations of the list, the counts
+ * that synchronize device and software, and errors of CREATE_TAG_LIST
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,11 +10,9 @@
 #include "engine/memory/memory.h"
 #include "tags-world.h"
 
-/*
- * Which entry
- */
+/* Selection of the entry */
 
-/* The first of the list that matches, whatever the order of handles */
+/* The first matching entry of the list is used, in any order of handles. */
 static void test_order(void)
 {
     World *w = world_new(1, 1);
@@ -51,7 +48,7 @@ static void test_order(void)
     world_free(w);
 }
 
-/* A tag that has ones where its mask has none matches nothing. */
+/* A tag with ones outside of its mask matches nothing. */
 static void test_mask(void)
 {
     World *w = world_new(1, 1);
@@ -64,7 +61,7 @@ static void test_mask(void)
     world_free(w);
 }
 
-/* Several packets: matched with the first, complete with the last */
+/* Several packets: the first one matches, the last one completes */
 static void test_packets(void)
 {
     World *w = world_new(1, 1);
@@ -77,7 +74,7 @@ static void test_packets(void)
     expect_match(w, 3, 0, QRNIC_WC_SUCCESS, 0, n);
     expect_entry(w, 3, VALID, QRNIC_WC_SUCCESS, 1000);
     expect_eager_data(w, 3, n, 1000);
-    /* Exactly the buffer */
+    /* Exactly the length of the buffer */
     n = send_eager(w, 0, 1, BUFFER - HEADER);
     settle(w);
     expect_match(w, 4, 0, QRNIC_WC_SUCCESS, 0, n);
@@ -117,14 +114,17 @@ static void test_no_tag(void)
     g_assert_cmpint(counted(w, QRNIC_COUNTER_TAG_UNTAGGED), ==,
                     ARRAY_SIZE(message));
     g_assert_cmpint(counted(w, QRNIC_COUNTER_TAG_UNEXPECTED), ==, 0);
-    /* Nothing of that was unexpected: the entry is used. */
+    /* None of these was unexpected, so the entry is active. */
     send_eager(w, 0, 1, 16);
     settle(w);
     expect_eager(w, 0, w->sent - 1, 16);
     world_free(w);
 }
 
-/* No WQE: RNR NAK; an entry that comes meanwhile takes the message. */
+/*
+ * Without a WQE the device sends an RNR NAK. An entry that is added then
+ * matches the retransmitted message.
+ */
 static void test_rnr(void)
 {
     World *w = world_bare(1, 1, NULL);
@@ -161,7 +161,7 @@ static void test_sync(void)
     op_post(w, with_count(del_op(1), 1), NULL, 0);
     settle(w);
     expect_op(w, QRNIC_CQE_TAG_DEL, QRNIC_WC_SUCCESS, 0, SYNC);
-    /* What comes next is put by, too, until all is told. */
+    /* Later entries are suspended too, until the counts are equal. */
     add(w, 2, 8, ALL);
     add(w, 3, 8, ALL);
     op_post(w, sync_op(1), NULL, 0);
@@ -176,7 +176,7 @@ static void test_sync(void)
     n = send_eager(w, 0, 8, 13);
     settle(w);
     expect_eager(w, 2, n, 13);
-    /* An operation with the count that is right is enough. */
+    /* An operation with the right count suffices. */
     n = send_eager(w, 0, 9, 14);
     settle(w);
     expect_unexpected(w, 0, n, HEADER + 14);
@@ -187,7 +187,9 @@ static void test_sync(void)
     world_free(w);
 }
 
-/* What was put by first is used up to the end of the list. */
+/*
+ * An entry that was suspended first becomes the last active entry of the list.
+ */
 static void test_put_by_removed(void)
 {
     World *w = world_new(1, 1);
@@ -220,11 +222,9 @@ static void test_put_by_removed(void)
     world_free(w);
 }
 
-/*
- * Messages that bring more than data
- */
+/* Messages with more than data */
 
-/* A key of the receiver that its peer may invalidate */
+/* Makes a key of the receiver that the peer may invalidate. */
 static uint32_t key_registered(World *w, uint32_t key)
 {
     uint64_t list = sim_alloc(w->b, 64);
@@ -269,7 +269,7 @@ static uint32_t send_with(World *w, uint8_t opcode, uint32_t imm, uint64_t tag,
     return number;
 }
 
-/* In the CQE by which all the data is there */
+/* The CQE of the complete data has the additional value. */
 static void more(uint8_t opcode, uint8_t flag, uint32_t len, bool matched)
 {
     World *w = world_new(1, 1);
@@ -304,7 +304,7 @@ static void more(uint8_t opcode, uint8_t flag, uint32_t len, bool matched)
     expect_sent(w, 0);
     if (flag == QRNIC_CQEF_INV) {
         g_assert_cmpint(counted(w, QRNIC_COUNTER_REMOTE_INVALIDATIONS), ==, 1);
-        /* It is gone, so it can be registered again. */
+        /* The key is invalid, so it can be registered again. */
         key_registered(w, key);
     }
     world_free(w);
@@ -324,7 +324,10 @@ static void test_invalidate(void)
     }
 }
 
-/* A key that may not go: no NAK, but the completion of the entry tells. */
+/*
+ * A key that must not be invalidated: no NAK is sent, and the completion of the
+ * entry has the error.
+ */
 static void test_invalidate_refused(void)
 {
     for (unsigned matched = 0; matched < 2; matched++) {
@@ -343,7 +346,7 @@ static void test_invalidate_refused(void)
         g_assert_cmphex(c.opcode & QRNIC_CQE_RECV, !=, 0);
         expect_nothing(w);
         expect_state(w->to[0], QRNIC_QPS_ERR);
-        /* The handle is free, and nothing unexpected is left to tell of. */
+        /* The handle is free, and no unexpected message remains to report. */
         add(w, 3, 1, ALL);
         op_post(w, sync_op(0), NULL, 0);
         settle(w);
@@ -352,7 +355,7 @@ static void test_invalidate_refused(void)
     }
 }
 
-/* A write with immediate data is no message of the list's, whatever it has. */
+/* A write with immediate data does not match, with any content. */
 static void test_write_immediate(void)
 {
     World *w = world_new(1, 1);
@@ -382,9 +385,7 @@ static void test_write_immediate(void)
     world_free(w);
 }
 
-/*
- * Operations
- */
+/* Operations */
 
 static void test_operations(void)
 {
@@ -401,7 +402,7 @@ static void test_operations(void)
     op_post(w, del_op(TAGS - 1), NULL, 0);
     settle(w);
     expect_op(w, QRNIC_CQE_TAG_DEL, QRNIC_WC_TM_ERR, QRNIC_SYN_TAG_HANDLE, 0);
-    /* As many as the ring has, several times */
+    /* The ring is filled several times. */
     for (unsigned turn = 0; turn < 5; turn++) {
         for (unsigned i = 0; i < 1 << LOG_OPS; i++) {
             QrnicTagOp each = i % 2 ? del_op(i / 2) : add_op(i / 2, i, ALL);
@@ -421,7 +422,7 @@ static void test_operations(void)
     world_free(w);
 }
 
-/* Each rule of operations broken once: nothing but a completion comes of it. */
+/* Each rule of operations is broken once. The operation only completes. */
 static void test_bad_operations(void)
 {
     World *w = world_new(1, 1);
@@ -465,14 +466,16 @@ static void test_bad_operations(void)
     n = send_eager(w, 0, 6, 10);
     settle(w);
     expect_eager(w, 1, n, 10);
-    /* 2 has never been added. */
+    /* 2 was never added. */
     op_post(w, del_op(2), NULL, 0);
     settle(w);
     expect_op(w, QRNIC_CQE_TAG_DEL, QRNIC_WC_TM_ERR, QRNIC_SYN_TAG_HANDLE, 0);
     world_free(w);
 }
 
-/* The list is broken, and says so once; entries and WQEs live on. */
+/*
+ * Breaks the list. One event reports that, and entries and WQEs remain usable.
+ */
 static void broken(void (*how)(World *w), uint8_t syndrome)
 {
     World *w = world_new(1, 1);
@@ -545,7 +548,7 @@ static void test_broken(void)
     broken(no_ring, QRNIC_SYN_WQE_FETCH);
 }
 
-/* A CQ that overruns stops the list, and its queue pairs. */
+/* An overrun of the CQ stops the list and its queue pairs. */
 static void test_cq_overrun(void)
 {
     World *w = world_new(1, 1);
@@ -561,7 +564,7 @@ static void test_cq_overrun(void)
     world_free(w);
 }
 
-/* The doorbell is lost in a FIFO that is full; the list is looked at later. */
+/* The doorbell is lost in a full FIFO; the list is scanned later. */
 static void test_doorbell_lost(void)
 {
     const SimOptions o = { .doorbell_fifo = 2 };
@@ -579,9 +582,7 @@ static void test_doorbell_lost(void)
     world_free(w);
 }
 
-/*
- * Commands
- */
+/* Commands */
 
 static void refused(World *w, uint32_t srqn, const QrnicTagListCtx *ctx,
                     uint8_t status, uint32_t syndrome)
@@ -624,7 +625,7 @@ static void test_refused(void)
     refused(w, stream->number, &good, QRNIC_ST_BAD_PARAM, 0xffffffff);
     sim_srq_free(stream);
     sim_srq_free(srq);
-    /* Who may use such an SRQ */
+    /* Valid users of such an SRQ */
     qp.type = QRNIC_QPT_UD;
     r = qrnic_qp_create(w->b->engine, &qp);
     g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
@@ -635,13 +636,16 @@ static void test_refused(void)
     r = qrnic_qp_create(w->b->engine, &qp);
     g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
     g_assert_cmpint(r.syndrome, ==, QRNIC_QP_CTX_MAX_RECV_INLINE_OFFSET);
-    /* The list holds its CQ. */
+    /* The list keeps its CQ busy. */
     g_assert_cmpint(qrnic_cq_destroy(w->b->engine, w->cq->cq).status, ==,
                     QRNIC_ST_BUSY);
     world_free(w);
 }
 
-/* The entries of all lists together are bounded, and come back. */
+/*
+ * The number of entries of all lists is limited, and freed entries are
+ * available again.
+ */
 static void test_all_tags(void)
 {
     World *w = world_bare(1, 1, NULL);
@@ -663,7 +667,7 @@ static void test_all_tags(void)
     world_free(w);
 }
 
-/* No entry is lost to a target, whose responders have no requester. */
+/* A target has no requester for rendezvous, so no entry may be lost. */
 static void test_dynamic_target(void)
 {
     World *w = world_new(1, 1);
@@ -679,8 +683,8 @@ static void test_dynamic_target(void)
 }
 
 /*
- * To find that a message matches nothing is work, of which a run does so much;
- * it looks at that after some frames.
+ * A search without a match is work. A run has a budget for it, and checks it
+ * after some frames.
  */
 static void test_work(void)
 {

@@ -1,7 +1,7 @@
 /*
- * A transport type of this file only: "toy" queue pairs have no queues, and
- * pass a number to and fro. It proves that a type is one table of operations:
- * the engine calls each of them, and asks nowhere else for the type.
+ * A transport type in this file only: "toy" queue pairs have no queues, and
+ * send numbers. The test proves that a type is one table of operations: the
+ * engine calls each operation, and tests nowhere else for the type.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 #include "engine/transport/transport.h"
 #include "sim.h"
 
-#define TOY_TYPE (QRNIC_QP_TYPES - 1)   /* no guest can know it */
+#define TOY_TYPE (QRNIC_QP_TYPES - 1)   /* Unknown to every guest */
 #define TOY_ROUNDS 40
 #define TOY_BALLS 3
 #define TOY_DEADLINE (50 * SIM_US)
@@ -21,13 +21,13 @@
  */
 
 typedef struct Toy {
-    uint32_t ball[TOY_BALLS];   /* numbers to send */
+    uint32_t ball[TOY_BALLS];   /* Numbers to send */
     unsigned balls;
     uint32_t sent, received, last;
     unsigned expired, flushed;
 } Toy;
 
-/* Calls that leave nothing in a Toy */
+/* Calls without a Toy */
 static unsigned toys, errors;
 
 static void toy_init(QrnicEngine *e, QrnicQp *qp)
@@ -256,7 +256,7 @@ static void world_free(World *w)
     g_assert_cmpuint(toys, ==, 0);
 }
 
-/* All balls come to the last round; the wire takes one frame at a time. */
+/* All numbers arrive. The wire accepts one frame at a time. */
 static void test_packets(void)
 {
     World *w = world_new(1);
@@ -285,7 +285,7 @@ static void test_packets(void)
     world_free(w);
 }
 
-/* The engine knows no transition, attribute or value but those of the table. */
+/* The engine accepts only transitions, attributes and values of the table. */
 static void test_states(void)
 {
     World *w = world_new(2);
@@ -316,7 +316,10 @@ static void test_states(void)
     world_free(w);
 }
 
-/* To ERR: flushed; in use: not destroyed; to RESET: initialised again. */
+/*
+ * ERR flushes, DESTROY_QP fails while the queue pair is in use, RESET
+ * initializes again.
+ */
 static void test_life(void)
 {
     World *w = world_new(3);

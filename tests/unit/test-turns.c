@@ -1,11 +1,11 @@
 /*
- * Measures the longest turn of the device, in memory accesses and keys
- * entered. It tries every command and every operation of a send queue, with
- * the parameters that cause the most work. QEMU's main loop waits for a turn,
- * and so does every other device of the guest.
+ * Measures the longest call into the device, in memory accesses and keys
+ * entered. The test runs every command and every operation of a send queue,
+ * with the parameters that cause the most work. QEMU's main loop waits for each
+ * call, and so does every other device of the guest.
  *
- * sim_run() checks the turns of all other tests against the same bound, so the
- * operations of tag lists are covered by test-tags.
+ * sim_run() checks all calls of all other tests against the same bound, so
+ * test-tags covers the operations of tag lists.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,7 +17,9 @@
 #define MANY (1u << 14)
 #define DEVICE_MEMORY (16ull << 20)
 
-/* A command itself must be short; the rest of its work is done in turns. */
+/*
+ * A command itself must be short; the rest of its work is done in later calls.
+ */
 #define COMMAND_WORK 1024
 
 typedef struct World {
@@ -26,9 +28,9 @@ typedef struct World {
     QrnicEngine *e;
     SimQp *q, *other;
     SimSrq *srq;
-    uint32_t number;            /* of the object that was created last */
+    uint32_t number;            /* Number of the last created object */
     uint32_t rss;
-    uint64_t big;               /* memory for the largest ring */
+    uint64_t big;               /* Memory for the largest ring */
 } World;
 
 static void world_init(World *w)
@@ -198,7 +200,7 @@ static QrnicResult resize_srq(World *w)
     return qrnic_srq_resize(w->e, w->srq->number, &in);
 }
 
-/* SET_CONTEXTS is for a device without connections. */
+/* SET_CONTEXTS requires a device without connections. */
 static QrnicResult contexts(World *w, bool query)
 {
     const SimOptions o = {
@@ -253,7 +255,7 @@ static QrnicResult multicast(World *w, bool attach)
     return qrnic_multicast_attach(w->e, w->number, &in);
 }
 
-/* Without default: the compiler names a command that is missing. */
+/* Without default, so that the compiler reports a missing command. */
 static QrnicResult command(World *w, enum qrnic_cmd_opcode opcode)
 {
     QrnicDmCtx dm = { .length = DEVICE_MEMORY };
@@ -403,7 +405,10 @@ static QrnicResult command(World *w, enum qrnic_cmd_opcode opcode)
     g_assert_not_reached();
 }
 
-/* In the order of the contract, in which most objects come before they go. */
+/*
+ * In the order of the contract, which creates most objects before it destroys
+ * them.
+ */
 static void test_commands(void)
 {
 #define OPCODE(NAME, ...) { QRNIC_CMD_##NAME },
@@ -429,7 +434,7 @@ static void test_commands(void)
             w.number = r.value;
         }
         w.n->longest = 0;
-        /* Posted WQEs wait, so that MODIFY_QP and DESTROY_QP find them. */
+        /* Posted WQEs wait, so that MODIFY_QP and DESTROY_QP find work. */
         if (commands[i].opcode != QRNIC_CMD_CREATE_QP) {
             settle(&w);
         }
@@ -445,7 +450,7 @@ static void test_commands(void)
  * Operations of send queues
  */
 
-/* Each byte lies in a piece of its own, MAX_KEY_DEPTH keys deep. */
+/* Makes a key with a piece for each byte, MAX_KEY_DEPTH keys deep. */
 static uint32_t key_of_bytes_deep(SimQp *q, const PairEnd *end, uint32_t length)
 {
     PairEnd lower = *end;
@@ -483,7 +488,7 @@ static QrnicBindSeg bind_of(World *w, const PairEnd *end)
     };
 }
 
-/* Returns the key of a bound window of this end, which can be invalidated. */
+/* Returns the key of a bound window of this side, which can be invalidated. */
 static uint32_t bound_window(World *w, const PairEnd *end)
 {
     const QrnicBindSeg bind = bind_of(w, end);
@@ -498,7 +503,10 @@ static uint32_t bound_window(World *w, const PairEnd *end)
     return bind.key;
 }
 
-/* The most work that an operation can be; false: it is none of send queues. */
+/*
+ * Makes the operation with the most work. Returns false if it is no operation
+ * of send queues.
+ */
 static bool operation(World *w, enum qrnic_wqe_opcode opcode, SimWr *wr)
 {
     static SimSge sge[QRNIC_MAX_SGE];
@@ -541,7 +549,7 @@ static bool operation(World *w, enum qrnic_wqe_opcode opcode, SimWr *wr)
         sge[0].key = w->p->a.key;
         wr->remote = w->p->b.addr;
         wr->rkey = w->p->b.key;
-        /* An atomic write has its data in the WQE. */
+        /* The data of an atomic write is in the WQE. */
         wr->num_sge = opcode != QRNIC_WQE_ATOMIC_WRITE;
         return true;
     case QRNIC_WQE_FLUSH:

@@ -1,6 +1,6 @@
 /*
- * Unreliable connections and datagrams: errors of the sender, messages that
- * come incomplete or do not fit, and what others must not suffer from it.
+ * Unreliable connections and datagrams: errors of the sender, incomplete
+ * messages, messages that do not fit, and isolation from other queue pairs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -26,7 +26,7 @@ static void end_init(PairEnd *e, SimNode *n)
     e->key = sim_mkey(n, e->addr, PAIR_BYTES, ACCESS_ALL);
 }
 
-/* A pair as that of pair.h, but of UC queue pairs */
+/* Makes a pair like that of pair.h, of UC queue pairs. */
 static Pair *uc_pair_new(void)
 {
     Pair *p = g_new0(Pair, 1);
@@ -51,7 +51,7 @@ static void to_rts(SimQp *q)
     g_assert_cmpint(sim_modify(q, &rts).status, ==, QRNIC_ST_OK);
 }
 
-/* The first one posted has a bad key. */
+/* Enters SQE by a WQE with a bad key. */
 static void into_sqe(Pair *p)
 {
     SimSge sge = { p->a.addr, 100, p->a.key ^ 1 };
@@ -64,8 +64,8 @@ static void into_sqe(Pair *p)
 }
 
 /*
- * What was posted in SQE is flushed, although the queue pair leaves it before
- * the device has come to that; what is posted then is sent.
+ * WQEs posted in SQE are flushed, even if the queue pair leaves SQE before the
+ * device has processed them. Later WQEs are sent.
  */
 static void test_leave_sqe(void)
 {
@@ -88,7 +88,7 @@ static void test_leave_sqe(void)
     pair_free(p);
 }
 
-/* The same while the wire takes no frame: a flush does not wait for it. */
+/* As before with a blocked wire, because a flush does not need the wire. */
 static void test_leave_sqe_wire_busy(void)
 {
     Pair *p = uc_pair_new();
@@ -108,13 +108,13 @@ static void test_leave_sqe_wire_busy(void)
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     sim_run(p->sim, p->sim->now + 5 * SIM_US);
     expect_status(p->a.qp, QRNIC_WC_WR_FLUSH_ERR);
-    expect_no_cqe(p->a.qp);     /* this one waits for the wire */
+    expect_no_cqe(p->a.qp);     /* Waits for the wire */
     sim_qp_free(other.qp);
     sim_qp_free(far);
     pair_free(p);
 }
 
-/* In SQE a record that cannot be true costs nothing: no WQE was posted. */
+/* An impossible record in SQE has no effect, because no WQE was posted. */
 static void test_record_in_sqe(void)
 {
     Pair *p = uc_pair_new();
@@ -136,7 +136,7 @@ static void test_record_in_sqe(void)
     pair_free(p);
 }
 
-/* A message that is too long costs neither the queue pair nor the WQE. */
+/* A message that is too long is dropped; the queue pair and the WQE stay. */
 static void test_too_long(void)
 {
     Pair *p = uc_pair_new();
@@ -146,7 +146,7 @@ static void test_too_long(void)
     post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 2001);
     settle(p);
     g_assert_cmpint(counted(&p->b, QRNIC_COUNTER_RX_DROP_LENGTH), ==, 1);
-    /* The rest of a longer one has no message that it belongs to. */
+    /* The rest of a longer message belongs to no message. */
     post(&p->a, &p->b, QRNIC_WQE_SEND, 0, 0, 3 * MTU);
     settle(p);
     g_assert_cmpint(counted(&p->b, QRNIC_COUNTER_RX_DROP_LENGTH), ==, 2);
@@ -162,7 +162,7 @@ static void test_too_long(void)
     pair_free(p);
 }
 
-/* Nothing is written of a message that may not be written as a whole. */
+/* Nothing is written of a message whose whole range is not allowed. */
 static void test_write_range(void)
 {
     Pair *p = uc_pair_new();
@@ -178,7 +178,7 @@ static void test_write_range(void)
     pair_free(p);
 }
 
-/* A length that no message can have */
+/* A length above the maximum of a message */
 static void test_write_huge(void)
 {
     Pair *p = uc_pair_new();
@@ -215,8 +215,8 @@ static bool tap_lose(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * Messages of three packets, three packets and one: whichever is lost, the
- * message of it is not received, the others are, and some counter tells.
+ * Messages of three packets, three packets and one. If one packet is lost, its
+ * message is not received, the others are, and a counter reports it.
  */
 static void test_lost(void)
 {
@@ -254,15 +254,13 @@ static void test_lost(void)
         expect_no_cqe(p->b.qp);
         g_assert_cmpint(counted(&p->b, QRNIC_COUNTER_RX_DROP_UC_SEQUENCE), ==,
                         dropped[lost]);
-        /* The next message does not follow what came last. */
+        /* The next message does not follow the last one. */
         g_assert_cmpint(counted(&p->b, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 1);
         pair_free(p);
     }
 }
 
-/*
- * Datagrams
- */
+/* Datagrams */
 
 static void send_datagram(PairEnd *from, SimQp *q, const QrnicDatagramSeg *to,
                           uint32_t len)
@@ -276,7 +274,9 @@ static void send_datagram(PairEnd *from, SimQp *q, const QrnicDatagramSeg *to,
     sim_post_send(q, &wr);
 }
 
-/* A datagram that does not fit leaves its WQE, which is not fewer then. */
+/*
+ * A datagram that does not fit consumes no WQE, so it cannot reach the limit.
+ */
 static void test_srq_limit(void)
 {
     Pair *p = uc_pair_new();
@@ -305,7 +305,7 @@ static void test_srq_limit(void)
     pair_free(p);
 }
 
-/* A CQ in error takes all its queue pairs to ERR, QP 1 as any other. */
+/* A CQ error moves all its queue pairs to ERR, QP 1 included. */
 static void test_gsi_cq_error(void)
 {
     Pair *p = uc_pair_new();
@@ -325,8 +325,8 @@ static void test_gsi_cq_error(void)
 }
 
 /*
- * Many receivers of many datagrams: the work of one run has its bound
- * (engine.c: 4 rounds of 64 packets; the last group may exceed it).
+ * Many receivers of many datagrams: the work of one run is limited (engine.c: 4
+ * rounds of 64 packets; the last group may exceed it).
  */
 static void test_multicast_budget(void)
 {
@@ -370,7 +370,7 @@ static void test_multicast_budget(void)
     pair_free(p);
 }
 
-/* As many data segments as any other WQE, which then takes two fetches. */
+/* As many data segments as other WQEs, which needs two fetches */
 static void test_datagram_sges(void)
 {
     Sim *s = sim_new(1, NULL);
@@ -393,7 +393,7 @@ static void test_datagram_sges(void)
         n->memory[from + i] = 0x40 + i;
         sge[i] = (SimSge) { from + i, 1, key };
     }
-    /* At each place of the ring, and with a small one before it */
+    /* At each position of the ring, with a small WQE before it */
     for (unsigned i = 0; i < 8; i++) {
         QrnicCqe c;
 
@@ -417,9 +417,7 @@ static void test_datagram_sges(void)
     sim_free(s);
 }
 
-/*
- * The same, refused for its index: what is left of it is no WQE, and no harm.
- */
+/* A WQE of two fetches is rejected for its index: the rest of it is skipped. */
 static void test_datagram_sges_refused(void)
 {
     Sim *s = sim_new(1, NULL);
@@ -433,7 +431,7 @@ static void test_datagram_sges_refused(void)
     QrnicCqe c;
 
     for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
-        /* As the control segment of one with as many segments would begin */
+        /* Looks like the control segment of a WQE with as many segments */
         sge[i] = (SimSge) { 0x24, 0x24, 0x24 };
     }
     sim_post_send_quiet(a, &wr);

@@ -1,7 +1,7 @@
 /*
- * Keys that queue pairs make and unmake: memory windows of both types, fast
- * registration, local and remote invalidation; and the keys that commands
- * replace, or that lead nowhere.
+ * Keys that queue pairs create and invalidate: memory windows of both types,
+ * fast registration, local and remote invalidation. Also keys that commands
+ * replace, and null regions.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,12 +13,12 @@
 
 #define RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | QRNIC_ACCESS_REMOTE_READ | \
                 QRNIC_ACCESS_REMOTE_ATOMIC)
-#define BASE 0x700000001000ull  /* what the region's user calls its memory */
+#define BASE 0x700000001000ull  /* Address of the region */
 
-/* End b owns the keys, a uses them from afar. */
+/* Side b owns the keys; side a uses them remotely. */
 typedef struct Keys {
     Pair *p;
-    uint32_t region;            /* of b's memory, windows allowed */
+    uint32_t region;            /* All of b's memory, for windows */
 } Keys;
 
 static void run(Keys *k)
@@ -70,7 +70,7 @@ static void post_bind(SimQp *q, const QrnicBindSeg *b)
     local(q, QRNIC_WQE_BIND_MW, 0, 0, b, NULL);
 }
 
-/* A write or read of len bytes, at the address that the key's user says */
+/* Posts a write or read of len bytes, at an address of the key. */
 static void access_key(Keys *k, uint8_t opcode, uint32_t key, uint64_t remote,
                        uint32_t len)
 {
@@ -84,13 +84,16 @@ static void access_key(Keys *k, uint8_t opcode, uint32_t key, uint64_t remote,
     run(k);
 }
 
-/* It succeeds, and the bytes are at this offset of b's memory. */
+/*
+ * Asserts that a write succeeds and that the bytes are at this offset of b's
+ * memory.
+ */
 static void writes(Keys *k, uint32_t key, uint64_t remote, uint64_t offset)
 {
     access_key(k, QRNIC_WQE_RDMA_WRITE, key, remote, 100);
     expect_cqe(k->p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpmem(k->p->b.data + offset, 100, k->p->a.data, 100);
-    /* Something else for the next time */
+    /* Different data for the next call */
     k->p->a.data[0]++;
 }
 
@@ -102,7 +105,7 @@ static void refused(Keys *k, uint8_t opcode, uint32_t key, uint64_t remote,
     pair_free(k->p);
 }
 
-/* Its WQE completes with an error, and the queue pair is in ERR. */
+/* Asserts that the WQE completes with an error and the queue pair is in ERR. */
 static void fails(Keys *k, uint8_t syndrome)
 {
     QrnicCqe c;
@@ -130,9 +133,7 @@ static QrnicBindSeg window(Keys *k, uint32_t key)
     };
 }
 
-/*
- * Windows
- */
+/* Windows */
 
 static void test_window_1(void)
 {
@@ -144,7 +145,7 @@ static void test_window_1(void)
     writes(&k, b.key, BASE + 4000, 4000);
     writes(&k, b.key, BASE + 8900, 8900);
     g_assert_cmpint(key_destroy(&k.p->b, k.region), ==, QRNIC_ST_BUSY);
-    /* Elsewhere, with another variant; what was read comes back. */
+    /* Bound to another range, with another variant; the data can be read. */
     b.key++;
     b.address = BASE;
     b.length = 100;
@@ -154,7 +155,7 @@ static void test_window_1(void)
     access_key(&k, QRNIC_WQE_RDMA_READ, b.key, 40, 20);
     expect_cqe(k.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
     g_assert_cmpmem(k.p->a.data, 20, k.p->b.data + 40, 20);
-    /* Bound to nothing, and the region is free again. */
+    /* Unbound, so the region is free again. */
     b = (QrnicBindSeg) { .key = b.key + 1 };
     bound(&k, &b);
     g_assert_cmpint(sim_counter(k.p->b.qp->node, QRNIC_COUNTER_MW_BINDS), ==,
@@ -190,7 +191,7 @@ static void test_window_range(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, b.key, BASE + 8999, 2);
 }
 
-/* The region has the right, the window has not. */
+/* The region has the right, the window does not. */
 static void test_window_access(void)
 {
     Keys k = keys_new();
@@ -203,7 +204,7 @@ static void test_window_access(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, b.key, BASE + 4000, 1);
 }
 
-/* Not a local key, whatever it is bound to. */
+/* A window is never a local key. */
 static void test_window_local(void)
 {
     Keys k = keys_new();
@@ -220,7 +221,7 @@ static void test_window_local(void)
     pair_free(k.p);
 }
 
-/* Atomics act on the memory behind the window. */
+/* Atomics access the memory behind the window. */
 static void test_window_atomic(void)
 {
     Keys k = keys_new();
@@ -242,7 +243,7 @@ static void test_window_atomic(void)
     pair_free(k.p);
 }
 
-/* Type 2: invalidated before it is bound again, locally or from afar. */
+/* Type 2: invalidated before it is bound again, locally or by the peer */
 static void test_window_2(void)
 {
     Keys k = keys_new();
@@ -262,7 +263,10 @@ static void test_window_2(void)
     fails(&k, QRNIC_SYN_KEY_BOUND);
 }
 
-/* A window type 2 is its queue pair's: not another's, not after it is gone. */
+/*
+ * A type 2 window belongs to its queue pair: no other can use it, not even
+ * after DESTROY_QP.
+ */
 static void test_window_2_qp(void)
 {
     Keys k = keys_new();
@@ -305,7 +309,7 @@ static void test_window_2_other_invalidates(void)
     fails(&k, QRNIC_SYN_KEY_QP);
 }
 
-/* What a bind may not name */
+/* Asserts that a bind with an invalid argument fails. */
 static void bind_fails(void (*spoil)(Keys *k, QrnicBindSeg *b),
                        uint8_t syndrome)
 {
@@ -359,10 +363,11 @@ static void spoil_range(Keys *k, QrnicBindSeg *b)
 
 static void spoil_empty(Keys *k, QrnicBindSeg *b)
 {
-    b->length = 0;              /* type 2 is invalidated otherwise */
+    /* A type 2 window is unbound by invalidation only */
+    b->length = 0;
 }
 
-/* No windows may be bound to the region that every pair has. */
+/* The region of every pair does not allow windows. */
 static void spoil_no_bind(Keys *k, QrnicBindSeg *b)
 {
     b->lkey = k->p->b.key;
@@ -399,7 +404,7 @@ static void test_bind_refused(void)
     bind_fails(spoil_read_only, QRNIC_SYN_KEY_ACCESS);
 }
 
-/* An unreliable connection: the same, but an error stops only its sends. */
+/* Over an unreliable connection an error stops only the send queue. */
 static void test_window_unreliable(void)
 {
     Keys k = keys_new();
@@ -427,11 +432,12 @@ static void test_window_unreliable(void)
     pair_free(k.p);
 }
 
-/*
- * Fast registration
- */
+/* Fast registration */
 
-/* Four pages of b's memory in reverse order, from the middle of the first */
+/*
+ * Returns a registration of four pages of b's memory in reverse order, from the
+ * middle of the first.
+ */
 static QrnicRegSeg registration(Keys *k, uint32_t key)
 {
     SimNode *n = k->p->b.qp->node;
@@ -465,14 +471,14 @@ static void test_fast_reg(void)
     registered(&k, &r);
     writes(&k, r.key, 0x5000, 7 * 4096 + 2048);
     writes(&k, r.key, 0x5000 + 2048 + 4096, 5 * 4096);
-    /* A local key, too */
+    /* As a local key */
     sim_post_recv(k.p->b.qp, &(SimSge) { 0x5000, 100, r.key }, 1);
     post(&k.p->a, &k.p->b, QRNIC_WQE_SEND, 0, 0, 100);
     run(&k);
     expect_cqe(k.p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
     expect_cqe(k.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
     g_assert_cmpmem(k.p->b.data + 7 * 4096 + 2048, 100, k.p->a.data, 100);
-    /* All again in one chain, with the same list but other pages in it */
+    /* Repeated in one chain, with the same list and other pages in it */
     stq_le_p(k.p->b.qp->node->memory + r.table.root, k.p->b.addr + 4096 * 20);
     local(k.p->b.qp, QRNIC_WQE_LOCAL_INV, 0, r.key, NULL, NULL);
     r.key++;
@@ -555,9 +561,7 @@ static void test_reg_refused(void)
     reg_fails(reg_twice, QRNIC_SYN_KEY_BOUND);
 }
 
-/*
- * Invalidation
- */
+/* Invalidation */
 
 static void invalidate_fails(uint32_t (*key)(Keys *k), uint8_t syndrome)
 {
@@ -621,7 +625,10 @@ static void send_inv(Keys *k, uint32_t key, uint32_t len)
     run(k);
 }
 
-/* Of one packet, and of several; the key goes, and the receiver is told. */
+/*
+ * Messages of one packet and of several: the key is invalidated, and the
+ * receiver is notified.
+ */
 static void test_send_inv(void)
 {
     Keys k = keys_new();
@@ -645,7 +652,7 @@ static void test_send_inv(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, r.key, 0x5000, 1);
 }
 
-/* The data came, but the sender may not invalidate this. */
+/* The data arrived, but the sender may not invalidate this key. */
 static void send_inv_refused(uint32_t (*key)(Keys *k), uint8_t syndrome)
 {
     Keys k = keys_new();
@@ -684,8 +691,8 @@ static void test_send_inv_refused(void)
 }
 
 /*
- * Order: what is between reads waits for them only with a fence; what is done
- * is done once, however often the packets around it are sent.
+ * Order: operations between reads wait for the reads only with a fence. Each is
+ * executed once, in spite of retransmissions around it.
  */
 
 static bool lose_some(Sim *s, unsigned from, const uint8_t *frame, size_t len,
@@ -729,7 +736,7 @@ static void test_once(void)
     pair_free(k.p);
 }
 
-/* The read scatters under the key that goes behind it. */
+/* The read scatters through the key that is invalidated behind it. */
 static void fence(bool fenced)
 {
     Keys k = keys_new();
@@ -763,9 +770,7 @@ static void test_fence(void)
     fence(false);
 }
 
-/*
- * Commands
- */
+/* Commands */
 
 static void test_modify(void)
 {
@@ -797,7 +802,7 @@ static void test_modify(void)
                     QRNIC_ST_BAD_STATE);
     g_assert_cmpint(qrnic_mkey_modify(e, 1000, &ctx).status, ==,
                     QRNIC_ST_BAD_OBJECT);
-    /* It is still what it was. */
+    /* The key is unchanged. */
     writes(&k, k.region, BASE + 10, 10);
     g_assert_cmpint(qrnic_mkey_modify(e, index, &ctx).status, ==, QRNIC_ST_OK);
     g_assert_cmpint(qrnic_pd_free(e, pd).status, ==, QRNIC_ST_BUSY);
@@ -808,7 +813,7 @@ static void test_modify(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, k.region, BASE, 1);
 }
 
-/* Reads zeros, swallows what is written, at any address. */
+/* A null region returns zeros and ignores writes, at any address. */
 static void test_null(void)
 {
     Keys k = keys_new();

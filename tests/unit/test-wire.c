@@ -1,6 +1,6 @@
 /*
- * Wire formats: packets against vectors of other origin, round trips, frames
- * that are wrong, and the CRC implementations against each other.
+ * Wire formats: packets compared with vectors of other origin, round trips,
+ * invalid frames, and the CRC implementations compared with each other
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 #include "wire/packet.h"
 #include "vectors.h"
 
-static QrnicHeaders headers;     /* of the packet parsed last */
+static QrnicHeaders headers;     /* Headers of the last parsed packet */
 
 static QrnicParse parse_as(QrnicPacket *p, const uint8_t *frame, size_t len,
                            QrnicIcrcCover cover)
@@ -182,7 +182,7 @@ static void test_vectors(void)
                  "", 0);
 }
 
-/* Every opcode with every length modulo 4 keeps what was put in. */
+/* Every opcode with every length modulo 4 returns the encoded values. */
 static void test_round_trip(void)
 {
     uint8_t frame[1024], data[300];
@@ -276,7 +276,7 @@ static void test_round_trip(void)
     }
 }
 
-/* What the ICRC covers, and what a router may change. */
+/* The ICRC excludes exactly the fields that a router may change. */
 static void test_icrc_cover(void)
 {
     static const struct {
@@ -327,8 +327,7 @@ static void test_icrc_cover(void)
 
 /*
  * The cover for networks that rewrite headers: any change before the BTH
- * passes, any change behind it does not, and the two covers are not taken for
- * another.
+ * passes, any change behind it does not, and the two covers are distinguished.
  */
 static void test_icrc_transport(void)
 {
@@ -352,7 +351,7 @@ static void test_icrc_transport(void)
             QrnicParse result;
 
             if (i == bth + 4) {
-                continue;       /* FECN, BECN: not covered by either */
+                continue;       /* FECN, BECN: in neither cover */
             }
             frame[i] ^= 0x10;
             result = parse_as(&p, frame, len, QRNIC_ICRC_TRANSPORT);
@@ -368,7 +367,7 @@ static void test_icrc_transport(void)
     }
 }
 
-/* A flush as Soft-RoCE of Linux 6.12 sent it, recorded from the wire */
+/* A flush that Soft-RoCE of Linux 6.12 sent, recorded on the wire */
 static const uint8_t soft_roce_flush[] = {
     0x52, 0x54, 0x00, 0x77, 0x01, 0x00, 0x52, 0x54, 0x00, 0x77, 0x02,
     0x00, 0x08, 0x00, 0x45, 0x00, 0x00, 0x40, 0x4c, 0x03, 0x40, 0x00,
@@ -380,7 +379,10 @@ static const uint8_t soft_roce_flush[] = {
     0x0e,
 };
 
-/* Its ICRC is not the standard's; that of all other packets is. */
+/*
+ * The ICRC of this packet differs from the standard; that of all others does
+ * not.
+ */
 static void test_icrc_soft_roce(void)
 {
     QrnicPacket p;
@@ -401,7 +403,7 @@ static void test_icrc_soft_roce(void)
                     QRNIC_PARSE_OK);
 }
 
-/* As A16.4 and A17.3.3 have it, byte by byte */
+/* Computes the ICRC byte by byte as A16.4 and A17.3.3 define it. */
 static uint32_t icrc_by_definition(QrnicIcrcCover cover, const uint8_t *ip,
                                    size_t len, QrnicNetwork network)
 {
@@ -449,7 +451,7 @@ static void test_icrc_lengths(void)
     }
 }
 
-/* The longest headers have room where packets are built. */
+/* The buffers for packets have room for the longest headers. */
 static void test_header_lengths(void)
 {
     unsigned longest = 0;
@@ -460,7 +462,7 @@ static void test_header_lengths(void)
     g_assert_cmpuint(longest, ==, QRNIC_TRANSPORT_HEADER_MAX);
 }
 
-/* A packet that nobody will check is all the others are but for its ICRC. */
+/* A packet without an ICRC check equals the others except for its ICRC. */
 static void test_unchecked(void)
 {
     for (unsigned kind = 0; kind < 6; kind++) {
@@ -489,7 +491,7 @@ static void test_unchecked(void)
         g_assert_cmpint(qrnic_packet_parse_unchecked(&p, &h), ==,
                         QRNIC_PARSE_OK);
         g_assert_cmpmem(p.payload, p.payload_len, data, sizeof(data));
-        /* All else is looked at. */
+        /* Everything else is checked. */
         h = qrnic_headers_walk(frame, len - 1);
         g_assert_cmpint(qrnic_packet_parse_unchecked(&p, &h), ==,
                         QRNIC_PARSE_MALFORMED);
@@ -509,7 +511,7 @@ static void test_malformed(void)
     QrnicPacket p;
     size_t len = sizeof(write_ipv4);
 
-    /* Cut anywhere. */
+    /* Truncated anywhere */
     for (size_t n = 0; n < len; n++) {
         g_assert_cmpint(parse(&p, write_ipv4, n), ==,
                         QRNIC_PARSE_MALFORMED);
@@ -521,19 +523,19 @@ static void test_malformed(void)
         g_assert_cmpint(parse(&p, write_ipv6, n), ==,
                         QRNIC_PARSE_MALFORMED);
     }
-    /* What is behind a GRH is no BTH. */
+    /* The header behind a GRH is no BTH. */
     memcpy(frame, write_v1, sizeof(write_v1));
     frame[14 + 6] = QRNIC_IP_PROTOCOL_UDP;
     fix_icrc(frame, sizeof(write_v1), 14, QRNIC_NET_GRH);
     g_assert_cmpint(parse(&p, frame, sizeof(write_v1)), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Transport version. */
+    /* Transport version */
     memcpy(frame, write_ipv4, len);
     frame[43] |= 1;
     fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, len), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Opcodes of other transports. */
+    /* Opcodes of other transports */
     for (int op = 0; op < 256; op++) {
         if (qrnic_opcode_info(op)->flags & QRNIC_OPF_DEFINED) {
             continue;
@@ -545,19 +547,19 @@ static void test_malformed(void)
                         QRNIC_PARSE_OPCODE);
         g_assert_cmphex(p.t.dest_qpn, ==, 0x123456);
     }
-    /* Payload where none may be, pad longer than the rest. */
+    /* Payload in an opcode without payload; pad longer than the rest */
     memcpy(frame, write_ipv4, len);
     frame[42] = QRNIC_OP_RC_READ_REQUEST;
     fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, len), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Headers longer than the packet. */
+    /* Headers longer than the packet */
     memcpy(frame, ack_ipv4_vlan, sizeof(ack_ipv4_vlan));
     frame[46] = QRNIC_OP_RC_COMPARE_SWAP;
     fix_icrc(frame, sizeof(ack_ipv4_vlan), 18, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, sizeof(ack_ipv4_vlan)), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Random bytes must only do no harm. */
+    /* Random bytes must have no effect. */
     for (int i = 0; i < 100000; i++) {
         size_t n = g_test_rand_int_range(0, sizeof(frame));
 
@@ -577,7 +579,7 @@ static void test_crc_agree(void)
 
     g_test_message("clmul: %d, vpclmul: %d", qrnic_crc32_have_clmul(),
                    qrnic_crc32_have_vpclmul());
-    /* The check value of CRC-32. */
+    /* The check value of CRC-32 */
     g_assert_cmphex(~qrnic_crc32(QRNIC_CRC32_INIT,
                                  (const uint8_t *)"123456789", 9), ==,
                     0xcbf43926);
@@ -602,7 +604,7 @@ static void test_crc_agree(void)
     g_free(data);
 }
 
-/* A unit that is wrong only now and then: with so many bytes, at this place */
+/* An implementation that is wrong for this length at this place only */
 static size_t broken_len;
 
 static uint32_t crc_broken(uint32_t crc, const uint8_t *data, size_t len)
@@ -616,7 +618,7 @@ static uint32_t crc_dead(uint32_t crc, const uint8_t *data, size_t len)
     return 0;
 }
 
-/* Carry-less multiplication that is there and broken is not used. */
+/* A broken carry-less multiplication is not used. */
 static void test_crc_tried(void)
 {
     g_assert(qrnic_crc32_choose(crc_dead) == qrnic_crc32_slicing);
@@ -636,7 +638,7 @@ static void test_crc_tried(void)
 
 static bool chosen_before_main;
 
-/* A process that has no device does not try the implementations. */
+/* A process without a device does not try the implementations. */
 static void test_crc_first(void)
 {
     g_assert_false(chosen_before_main);
