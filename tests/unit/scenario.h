@@ -8,10 +8,15 @@
  */
 
 /*
- *   seed N | until NS | sample NS | poll NS | drain NS | trace 1
+ *   seed N
+ *   until NS
+ *   sample NS
+ *   poll NS
+ *   drain NS
+ *   trace 1
  *   nodes N
- *   topology pair | star | dumbbell | leaf-spine N | ring N | ring-one-way N |
- *            fat-tree N
+ *   topology NAME N (pair, star, dumbbell, leaf-spine, ring, ring-one-way,
+ *            fat-tree)
  *   edge, middle    rate= delay= queue= loss= to_bad= to_good= loss_bad=
  *                   down_from= down_to= period=
  *   link A B        the same of one link, both ways, A and B being devices

@@ -6,7 +6,7 @@
  */
 
 /*
- * Prints lines of words, which tools/simulate reads:
+ * Prints lines of words, which tools/simulate reads.
  *
  *   rate NS FLOW BYTES          completed since the sample before
  *   queue NS FROM TO BYTES PAUSED   watched ports; PAUSED: bit mask
