@@ -75,7 +75,7 @@ static void parameters_set(World *w)
                                              &w->s->congestion);
 
         if (r.status != QRNIC_ST_OK) {
-            wrong("congestion: the device refuses the member at %u",
+            wrong("congestion: the device rejects the member at %u",
                   (unsigned)r.value);
         }
     }
