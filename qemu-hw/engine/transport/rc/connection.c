@@ -1,6 +1,12 @@
 /*
- * qrnic engine: reliable connections: a requester and a responder. Of an XRC
- * connection each end uses one of them.
+ * qrnic engine, transport: tables of operations of reliable connections
+ *
+ * Connects requester and responder to the queue pair, for RC, carrier and XRC
+ * types. The scheduler, the demultiplexer, timers and MODIFY_QP call the
+ * functions of these tables. Function rc_receive() gives responses to the
+ * requester and requests to the responder. Function rc_transmit() lets both
+ * send in turns. An XRC initiator uses only the requester, an XRC target only
+ * the responder. InfiniBand specification, 9.7 and A14.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +26,10 @@ void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-/* What matched its messages is completed by the tag list. */
+/*
+ * Returns unfinished matches of its messages to the tag list, which completes
+ * them.
+ */
 static void rc_tags_abandon(QrnicEngine *e, QrnicQp *qp)
 {
     if (qp->requester) {
@@ -72,7 +81,7 @@ QrnicReadyList qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp,
             return QRNIC_LIST_NONE;
         }
     }
-    /* What has gone to ERR is flushed in its next turn. */
+    /* A queue pair in ERR stays scheduled, so that its queues are flushed. */
     return QRNIC_LIST_READY;
 }
 
@@ -221,7 +230,7 @@ static const QrnicStates rc_states = {
     rc_transitions, ARRAY_SIZE(rc_transitions),
 };
 
-/* A14: each end has the attributes of its half. */
+/* Transitions of XRC types (A14). Each end has the attributes of its half. */
 static const QrnicTransition xrc_initiator_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
       QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_ACCESS_FLAGS, 0 },
@@ -273,7 +282,7 @@ static const QrnicStates xrc_target_states = {
     xrc_target_transitions, ARRAY_SIZE(xrc_target_transitions),
 };
 
-/* What all connections do, whatever goes through them */
+/* Operations that all types of this file share */
 #define CONNECTION \
     .query = rc_query, \
     .context = rc_context, \

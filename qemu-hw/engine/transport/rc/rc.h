@@ -1,11 +1,14 @@
 /*
- * qrnic engine: reliable connections: what dynamic connections, shared
- * connections and XRC know of them
+ * qrnic engine, transport: reliable connections, for dynamic/, shared/ and XRC
  *
- * A connection has a requester and a responder, which share a queue pair and
- * nothing else. Their structures are private: requester/requester.h and
- * responder/responder.h. connection.c has the tables of operations and calls
- * both. InfiniBand specification, chapter 9.7.
+ * A connection has a requester and a responder. Both share a queue pair, but
+ * neither calls the other. Private headers define the structures:
+ * requester/requester.h and responder/responder.h. The file connection.c has
+ * the tables of operations and calls both.
+ *
+ * In the order of a connection: init, start_receive (RTR), start_send (RTS),
+ * then step, receive and timer in any order, flush_one in ERR, and cleanup.
+ * InfiniBand specification, 9.7.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,10 +19,10 @@
 #include "engine/transport/transport.h"
 #include "engine/transport/rc/reliability.h"
 
-/* PSNs sent and not acknowledged, reads aside. */
+/* Most PSNs in flight, except those of reads */
 #define QRNIC_WINDOW            256u
 
-/* What all packets of a connection say of it */
+/* Returns the header members that all packets of a connection share. */
 static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
                                                         uint8_t opcode,
                                                         uint32_t psn)
@@ -38,9 +41,18 @@ static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
     };
 }
 
-/*
- * connection.c: alternates between responses and requests, or other packets
- * that these functions send, at most one each; NULL: there are none.
+/**
+ * qrnic_reliable_transmit:
+ * @e: engine
+ * @qp: queue pair of a reliable type
+ * @budget: most packets
+ * @respond: sends at most one response, returns true if it did; or NULL
+ * @request: sends at most one request, returns true if it did; or NULL
+ *
+ * Alternates between responses and requests until the budget is spent or
+ * neither can send (connection.c).
+ *
+ * Returns: list of the scheduler in which the queue pair waits
  */
 typedef bool QrnicStep(QrnicEngine *e, QrnicQp *qp);
 QrnicReadyList qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp,
@@ -48,9 +60,7 @@ QrnicReadyList qrnic_reliable_transmit(QrnicEngine *e, QrnicQp *qp,
                                        QrnicStep *request);
 void qrnic_reliable_cleanup(QrnicEngine *e, QrnicQp *qp);
 
-/*
- * The requester
- */
+/* requester/ */
 
 static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 {
@@ -58,77 +68,115 @@ static inline bool qrnic_requester_may_run(const QrnicQp *qp)
 }
 
 void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp);
-void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* to RTS */
+void qrnic_rc_start_send(QrnicEngine *e, QrnicQp *qp);          /* in RTS */
 void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp);
 /* Returns true if no message is in flight. */
 bool qrnic_requester_idle(const QrnicQp *qp);
-/* Returns true if no RDMA READ or atomic operation is in flight. */
+/* Returns true if no read, atomic or flush is in flight. */
 bool qrnic_requester_has_no_read(const QrnicQp *qp);
 uint32_t qrnic_requester_next_psn(const QrnicQp *qp);
-/* Sends at most one packet. Returns false if it has none, or must wait. */
+/* Sends at most one packet. Returns false if no request can be sent now. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
-/* A response, parsed and checked */
+/**
+ * qrnic_requester_receive:
+ * @e: engine
+ * @qp: queue pair in a state that receives responses
+ * @p: ACK, NAK, SACK or response, validated by the demultiplexer
+ *
+ * Processes a response, which may complete messages or fail the queue pair.
+ */
 void qrnic_requester_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp);
-/* The page of a page fault is there, or software has refused it. */
+/*
+ * Continues after a page fault of its own memory: the page is there, or
+ * software has rejected it.
+ */
 void qrnic_requester_resume(QrnicEngine *e, QrnicQp *qp);
-/* Completes the oldest message with an error: to ERR (9.9.2.1). */
+/**
+ * qrnic_requester_fail:
+ * @e: engine
+ * @qp: queue pair whose ring is not empty
+ * @status: completion status of the oldest message
+ * @syndrome: reason for the CQE
+ *
+ * Completes the oldest message with an error and takes the queue pair to ERR
+ * (9.9.2.1). An event reports the error if the message has no CQE.
+ */
 void qrnic_requester_fail(QrnicEngine *e, QrnicQp *qp, uint8_t status,
                           uint8_t syndrome);
 /* Completes the oldest message as flushed. Returns false if there is none. */
 bool qrnic_requester_flush_one(QrnicEngine *e, QrnicQp *qp);
 
 /*
- * The source of messages that are not in the send queue. A WQE that the source
- * writes describes the message, or the message is one packet that the source
- * has built.
+ * Source of messages that are not in the send queue. The source either writes a
+ * WQE that describes the message, or has built the payload of its only packet.
  */
 typedef struct QrnicMessageSource {
     void (*wqe)(const void *object, QrnicSendWqe *w);
-    uint32_t (*pd)(const QrnicQp *qp);  /* of the keys in the WQE */
+    uint32_t (*pd)(const QrnicQp *qp);  /* PD of the keys in the WQE */
 
-    uint8_t opcode;             /* of the packet */
-    uint16_t counter;           /* enum qrnic_counter: packets sent once */
-    void (*copy)(const void *object, uint8_t *to);      /* its payload */
-    bool (*follows)(const QrnicQp *qp); /* another message follows at once */
+    uint8_t opcode;             /* opcode of the packet */
+    uint16_t counter;           /* enum qrnic_counter of packets sent first */
+    void (*copy)(const void *object, uint8_t *to);      /* copies its payload */
+    /* returns true if another message follows at once */
+    bool (*follows)(const QrnicQp *qp);
 
-    /* In place of a CQE of the send queue; releases the object. */
+    /*
+     * Completes the message, in place of a CQE of the send queue, and frees the
+     * object.
+     */
     void (*complete)(QrnicEngine *e, QrnicQp *qp, void *object, uint8_t status,
                      uint8_t syndrome);
-    bool (*is_silent)(const void *object);      /* no CQE reports a failure */
+    /* returns true if no CQE reports a failure */
+    bool (*is_silent)(const void *object);
     void (*free)(QrnicEngine *e, void *object);
 } QrnicMessageSource;
 
-/* Returns true if the ring has room; else the requester waits for an ACK. */
+/*
+ * Returns true if the ring has room. Otherwise the requester is blocked until
+ * an ACK arrives.
+ */
 bool qrnic_requester_has_room(QrnicEngine *e, QrnicQp *qp);
-/* Appends a message of one packet, with a payload of len bytes, to the ring. */
+/*
+ * Appends a message of one packet, with a payload of len bytes, to the ring.
+ * The ring must have room.
+ */
 void qrnic_requester_append(QrnicEngine *e, QrnicQp *qp,
                             const QrnicMessageSource *source, void *object,
                             uint32_t len);
 
-/* A carrier sends nothing until it knows the number of its peer. */
+/* Suspends the requester of a carrier until the number of its peer is known. */
 void qrnic_requester_suspend(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_continue(QrnicEngine *e, QrnicQp *qp);
 
 /*
- * Dynamic connections: CONNECT is due. Requests wait until it has been sent,
- * and if wait, until the target has accepted it.
+ * Dynamic connections. qrnic_requester_connect() suspends requests until
+ * CONNECT is sent; with wait of qrnic_requester_connect_sent(), until the
+ * target accepts.
  */
 void qrnic_requester_connect(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_requester_connect_is_due(const QrnicQp *qp);
 void qrnic_requester_connect_sent(QrnicEngine *e, QrnicQp *qp, bool wait);
-/*
- * The target has no responder: CONNECT is due again in ns. Returns false if it
- * is due already, or the queue pair has failed with this syndrome.
+/**
+ * qrnic_requester_connect_again:
+ * @e: engine
+ * @qp: dynamic initiator
+ * @ns: time to wait
+ * @syndrome: syndrome of a failure
+ *
+ * Sends CONNECT again after ns, because the target has no free responder.
+ *
+ * Returns: true if the requester waits; false if it waits already, or if no RNR
+ * retry was left and the queue pair has failed
  */
 bool qrnic_requester_connect_again(QrnicEngine *e, QrnicQp *qp, int64_t ns,
                                    uint8_t syndrome);
 void qrnic_requester_connected(QrnicEngine *e, QrnicQp *qp);
-/* Returns true if CONNECT has not been accepted. */
+/* Returns true if CONNECT has not been accepted yet. */
 bool qrnic_requester_is_connecting(const QrnicQp *qp);
 
 /*
- * rendezvous.c: an entry of a tag list whose data is at the sender
+ * rendezvous.c: entry of a tag list whose data is in the memory of the sender
  */
 uint32_t qrnic_rendezvous_length(const QrnicTag *t);
 void qrnic_rendezvous_trace(QrnicEngine *e, const QrnicQp *qp,
@@ -136,26 +184,35 @@ void qrnic_rendezvous_trace(QrnicEngine *e, const QrnicQp *qp,
 /* Reads the data of an entry that has matched. */
 void qrnic_rendezvous_ask(QrnicEngine *e, QrnicQp *qp, QrnicTag *t);
 
-/*
- * The responder
- */
+/* responder/ */
 
 void qrnic_responder_init(QrnicEngine *e, QrnicQp *qp);
 void qrnic_responder_cleanup(QrnicEngine *e, QrnicQp *qp);
-void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* to RTR */
+void qrnic_rc_start_receive(QrnicEngine *e, QrnicQp *qp);       /* in RTR */
 uint32_t qrnic_responder_expected_psn(const QrnicQp *qp);
-/* A request, parsed and checked */
+/**
+ * qrnic_responder_receive:
+ * @e: engine
+ * @qp: queue pair in a state that receives requests
+ * @p: request, validated by the demultiplexer
+ *
+ * Compares the PSN, and executes, buffers or drops the request. Replies become
+ * pending; qrnic_responder_step() sends them later.
+ */
 void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
-/* Sends at most one reply. Returns false if none is pending. */
+/* Sends at most one reply. Returns false if none can be sent now. */
 bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp);
-/* The page of a page fault is there, or software has refused it. */
+/*
+ * Continues after a page fault of a response: the page is there, or software
+ * has rejected it.
+ */
 void qrnic_responder_resume(QrnicEngine *e, QrnicQp *qp);
 /*
- * Dynamic connections: in place of going to ERR. All requests are answered with
- * the same NAK from now on.
+ * Fails a responder of a dynamic target, in place of a transition to ERR. From
+ * then on the same NAK answers all requests.
  */
 void qrnic_responder_fail(QrnicEngine *e, QrnicQp *qp);
-/* Dynamic connections: CONNECT was accepted; the last packet has arrived. */
+/* Times of a dynamic connection: CONNECT accepted, last packet arrived */
 typedef struct QrnicConnectionTimes {
     int64_t accepted, used;
 } QrnicConnectionTimes;
@@ -163,9 +220,15 @@ typedef struct QrnicConnectionTimes {
 QrnicConnectionTimes *qrnic_responder_times(const QrnicQp *qp);
 /* Returns true if replies are pending and the responder has not failed. */
 bool qrnic_responder_is_busy(const QrnicQp *qp);
-/* XRC: the SRQ that it receives into now; 0: none */
+/*
+ * Returns the number of the SRQ of the current message of an XRC target; 0:
+ * none.
+ */
 uint32_t qrnic_responder_srqn(const QrnicQp *qp);
-/* XRC: this SRQ is about to be destroyed. */
+/*
+ * Ends the use of an SRQ by an XRC target, because the SRQ is about to be
+ * destroyed.
+ */
 void qrnic_responder_srq_destroyed(QrnicEngine *e, QrnicQp *qp, uint32_t srqn);
 
 #endif

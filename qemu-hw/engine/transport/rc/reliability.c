@@ -1,5 +1,8 @@
 /*
- * qrnic engine: tables of reliable transport
+ * qrnic engine, transport: tables of reliable transport
+ *
+ * Converts the codes of credits and timers. Requester and responder call these
+ * pure functions. InfiniBand specification, tables 45 and 49.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,13 +10,13 @@
 #include "qemu/osdep.h"
 #include "engine/transport/rc/reliability.h"
 
-/* InfiniBand specification, table 49. Code 31: no credits are told. */
+/* Credits by code (table 49). Code 31 means that the ACK has no credits. */
 static const uint16_t credits[QRNIC_CREDITS_INVALID] = {
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
     768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
 };
 
-/* InfiniBand specification, table 45, in units of 10 us. */
+/* RNR times by code (table 45), in units of 10 us */
 static const uint16_t rnr_time[32] = {
     65535, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384,
     512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576,
@@ -37,7 +40,7 @@ uint32_t qrnic_credits_decode(uint8_t code)
 
 int64_t qrnic_rnr_time_ns(uint8_t code)
 {
-    /* 655.36 ms does not fit the table's unit and type. */
+    /* Code 0 is 655.36 ms, which does not fit the type of the table. */
     return code ? rnr_time[code & 31] * 10000ll : 655360000ll;
 }
 

@@ -1,5 +1,12 @@
 /*
- * qrnic engine: the requester of a reliable connection: timeouts, repetition
+ * qrnic engine, transport: timeouts and retransmission of the requester
+ *
+ * Decides when packets are retransmitted, and counts retries. The timer of the
+ * queue pair calls qrnic_requester_timer(). responses.c calls
+ * qrnic_requester_retry() for a NAK, qrnic_requester_rnr_wait() for an RNR NAK,
+ * and qrnic_requester_implied_nak() for a lost response. Dynamic initiators and
+ * carriers suspend and continue the requester here. r->deadline is the end of
+ * the transport timer or of the RNR wait.
  *
  * InfiniBand specification, 9.7.5.2, 9.7.6 and 9.9.2.
  *
@@ -12,8 +19,8 @@
 #include "engine/transport/rc/requester/requester.h"
 
 /*
- * The heap is touched only for an earlier deadline: a later one is found when
- * the earlier one fires, and most never come to that.
+ * Sets the deadline. Only an earlier deadline changes the timer, because most
+ * deadlines move on before they expire. An expired timer checks r->deadline.
  */
 static void deadline_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
 {
@@ -37,7 +44,10 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
                         QRNIC_DEADLINE_NEVER);
 }
 
-/* The timer is not that of the transport yet. True: that was for it. */
+/*
+ * Handles an expired timer of selective repeat, which may send a probe. Returns
+ * false if the transport timer has expired, too.
+ */
 static bool looked(QrnicEngine *e, QrnicQp *qp, bool waits)
 {
     QrnicRequester *r = qp->requester;
@@ -53,8 +63,8 @@ static bool looked(QrnicEngine *e, QrnicQp *qp, bool waits)
 }
 
 /*
- * Go-back-N: sending goes on at the oldest packet without an answer, and leaves
- * out what is known to have arrived.
+ * Moves the cursor back to the oldest unacknowledged packet (go-back-N).
+ * Selective repeat then skips packets that are known to have arrived.
  */
 static void requester_rewind(QrnicEngine *e, QrnicQp *qp)
 {
@@ -148,7 +158,7 @@ void qrnic_requester_connect_sent(QrnicEngine *e, QrnicQp *qp, bool wait)
 bool qrnic_requester_connect_again(QrnicEngine *e, QrnicQp *qp, int64_t ns,
                                    uint8_t syndrome)
 {
-    /* While it waits, another CNAK is a duplicate. */
+    /* During the wait another CNAK is a duplicate, so it is ignored. */
     if (qp->requester->blocked & QRNIC_BLOCKED_RNR ||
         !qrnic_requester_rnr_wait(e, qp, ns, syndrome)) {
         return false;
@@ -167,9 +177,11 @@ void qrnic_requester_connected(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * Go-back-N asks once for a gap, and that counts. Selective repeat may send
- * again many times before the other end, which answers, has come to that: it
- * counts once in the time in which the timer would expire.
+ * Returns true if the loss consumes a retry. With go-back-N each sequence gap
+ * causes one retransmission, so each one counts. Selective repeat may
+ * retransmit often before a slow responder makes progress. With selective
+ * repeat losses count once per timeout, because answers prove that the
+ * responder is alive.
  */
 static bool counts(QrnicEngine *e, const QrnicQp *qp, uint8_t syndrome)
 {
@@ -256,13 +268,13 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         qrnic_schedule(e, qp);
         return;
     }
-    /* Nothing could be sent again before the page is there. */
+    /* The payload cannot be read before the page is there. */
     if (r->blocked & QRNIC_BLOCKED_PAGE) {
         return;
     }
     /*
-     * What a slow wire has not taken yet, nobody can have answered; sending it
-     * again would only make the queue before the wire longer.
+     * While a slow wire has not accepted the packets, no peer can have answered
+     * them. A retransmission would only make the queue before the wire longer.
      */
     waits = qrnic_path_wait(e, qp) != QRNIC_LIST_READY ||
             (qp->out->has_unsent && qp->out->has_unsent(qp));
@@ -273,7 +285,10 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         qrnic_requester_deadline(e, qp);
         return;
     }
-    /* Nor what its rate limit lets nobody ask for yet; sending restarts it. */
+    /*
+     * The rate limit may still delay the packet that requests an answer. The
+     * timer restarts when that packet is sent.
+     */
     if (qrnic_pace_is_limited(qp) && r->asked_psn == r->una && !waits &&
         !r->connect) {
         return;

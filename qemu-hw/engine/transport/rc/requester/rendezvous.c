@@ -1,8 +1,12 @@
 /*
- * qrnic engine: the requester of a reliable connection: the data of rendezvous
- * that matched, which the device reads itself, and what it tells the sender
+ * qrnic engine, transport: rendezvous of tag matching, at the receiver
  *
- * Both are messages as those of the SQ, but take no slot of it.
+ * A rendezvous request has only the address of its data. When the request has
+ * matched an entry of the tag list, the responder calls qrnic_rendezvous_ask().
+ * The requester then reads the data, completes the entry, and sends a FIN to
+ * the sender. Read and FIN are messages in the ring of the requester, but use
+ * no slot of the SQ. Until send.c appends them to the ring, reads and FINs wait
+ * in r->reads and r->fins. Manual, chapter Tag matching.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -54,7 +58,7 @@ bool qrnic_rendezvous_waits(const QrnicRequester *r)
     return !QTAILQ_EMPTY(&r->reads) || !QTAILQ_EMPTY(&r->fins);
 }
 
-/* Who waits for the fin has waited longest. */
+/* Returns FINs before reads, because their senders have waited longer. */
 QrnicTag *qrnic_rendezvous_next(QrnicRequester *r)
 {
     QrnicTag *t = QTAILQ_FIRST(&r->fins);
@@ -115,7 +119,7 @@ static void rendezvous_done(QrnicEngine *e, QrnicQp *qp, void *object,
     QrnicTag *t = object;
     bool ok = status == QRNIC_WC_SUCCESS;
 
-    if (!t->list) {             /* it was the fin */
+    if (!t->list) {             /* The message was the FIN. */
         qrnic_rendezvous_trace(e, qp, t, ok ? "told" : "not told");
         g_free(t);
         return;
@@ -134,7 +138,7 @@ static void rendezvous_done(QrnicEngine *e, QrnicQp *qp, void *object,
     qrnic_schedule(e, qp);
 }
 
-/* The keys of an entry of a tag list are those of its SRQ. */
+/* Returns the PD of the SRQ, because the keys of an entry belong to the SRQ. */
 static uint32_t message_pd(const QrnicQp *qp)
 {
     return qp->srq->ctx.pd;
@@ -147,7 +151,7 @@ static bool message_is_silent(const void *object)
     return !t->list;
 }
 
-/* The message owns a fin; the list owns an entry that has its handle. */
+/* Frees a FIN. An entry with a handle belongs to the tag list. */
 static void message_free(QrnicEngine *e, void *object)
 {
     QrnicTag *t = object;
@@ -175,7 +179,10 @@ bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp)
     return t;
 }
 
-/* What has its handle still is the list's. */
+/*
+ * Frees entries that are not in the ring. Entries with a handle stay in the tag
+ * list.
+ */
 void qrnic_rendezvous_cleanup(QrnicRequester *r)
 {
     QrnicTag *t;
@@ -187,7 +194,7 @@ void qrnic_rendezvous_cleanup(QrnicRequester *r)
     }
 }
 
-/* Returns true for the read of an entry that matched, and not for a fin. */
+/* Returns true for the read of a matched entry, false for a FIN. */
 static bool is_read(const QrnicMessage *p)
 {
     const QrnicTag *t = p->object;

@@ -1,5 +1,17 @@
 /*
- * qrnic engine: the requester of a reliable connection: private to its folder
+ * qrnic engine, transport: private header of the requester of a reliable
+ * connection
+ *
+ * The requester sends the messages of the send queue, and completes them when
+ * responses arrive. Only files of this folder and rc/connection.c include this
+ * header. rc.h declares the functions for other files.
+ *
+ * The scheduler calls qrnic_requester_step() (send.c), the demultiplexer
+ * qrnic_requester_receive() (responses.c), and the timer of the queue pair
+ * qrnic_requester_timer() (recovery.c). Between calls QrnicRequester holds a
+ * ring of messages in flight and the cursor, which is the next message and PSN
+ * to send. The file state.c describes the states. InfiniBand specification,
+ * 9.7.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,88 +21,105 @@
 
 #include "engine/transport/rc/rc.h"
 
-/* Messages in flight; a power of two. */
+/* Most messages in flight; a power of two */
 #define QRNIC_MESSAGES           256u
-/* Messages of a chunk, which is allocated while one of them is in flight. */
+/*
+ * Messages of a chunk, which is allocated only while one of its messages is in
+ * flight, because most queue pairs are idle
+ */
 #define QRNIC_MESSAGE_CHUNK     32u
-/* Within a message every such packet asks for an acknowledgement. */
+/* Distance of packets within a message that request an ACK */
 #define QRNIC_ACK_INTERVAL      64u
 
-/* What a read, atomic or flush needs until its response has come. */
+/* Members of a read, atomic or flush, kept until its response has arrived */
 typedef struct QrnicInitiated {
     uint64_t va, swap_add, compare;
-    uint32_t pd;                /* of its data segments */
+    uint32_t pd;                /* PD of its data segments */
     uint32_t rkey;
     QrnicFlushSeg flush;
     uint32_t srqn;              /* XRC */
-    uint32_t asked;             /* selective: when last, in transmissions */
-    uint8_t asked_transmission; /* and which one that was */
+    /* selective repeat: number of its last transmission */
+    uint32_t asked;
+    uint8_t asked_transmission; /* how often the request was sent before */
     uint32_t num_sge;
     QrnicSge sge[QRNIC_MAX_SGE + 1];
 } QrnicInitiated;
 
 /*
- * A message of the send queue from when it is taken to when it is complete. It
- * is no longer than a cache line: many queue pairs have many of them.
+ * Message of the send queue, from its WQE until its completion. The structure
+ * fits into a cache line, because many queue pairs have many messages.
  */
 typedef struct QrnicMessage {
     uint32_t index, wqebbs;
     uint8_t opcode, flags;
-    uint8_t status, syndrome;   /* status: it failed here, complete it so */
-    bool executed;              /* a local operation, which has no PSN */
-    bool adaptive;              /* a write whose packets take any path */
+    /* status: local failure, to complete in order */
+    uint8_t status, syndrome;
+    bool executed;              /* local operation done; it has no PSN */
+    bool adaptive;              /* write whose packets may take any path */
     uint32_t first_psn;
-    uint32_t packets;           /* PSNs that it takes */
+    uint32_t packets;           /* number of its PSNs */
     uint32_t length;
     uint32_t ssn;               /* send sequence number */
-    /* Running numbers, this message included (9.7.7.2 credits; fences). */
-    uint32_t receives;          /* messages that take a receive WQE */
+    /*
+     * Running numbers that include this message, for credits (9.7.7.2) and
+     * fences
+     */
+    uint32_t receives;          /* messages that consume a receive WQE */
     uint32_t rd_number;         /* reads and atomics */
-    QrnicInitiated *initiated;  /* of these; else NULL */
+    QrnicInitiated *initiated;  /* reads, atomics and flushes; else NULL */
     const QrnicMessageSource *source;   /* NULL: the send queue */
-    void *object;               /* of the source */
+    void *object;               /* object of the source */
 } QrnicMessage;
 QEMU_BUILD_BUG_ON(sizeof(QrnicMessage) > 64);
 
-/* selective.c: what is known of the PSNs from una on, of one window */
+/*
+ * State of selective repeat (selective.c) for the PSNs of one window from una
+ * on
+ */
 typedef struct QrnicSelective {
-    uint32_t order;             /* running number of transmissions */
-    uint32_t newest;            /* the last one that is known to have come */
-    uint32_t sent[QRNIC_WINDOW];        /* that of each PSN, by PSN */
-    uint32_t first[QRNIC_WINDOW];       /* the same, when it was new */
-    uint8_t times[QRNIC_WINDOW];        /* which transmission that was */
+    uint32_t order;             /* number of the last transmission */
+    uint32_t newest;            /* newest transmission known to have arrived */
+    /* last transmission of each PSN, indexed by PSN */
+    uint32_t sent[QRNIC_WINDOW];
+    uint32_t first[QRNIC_WINDOW];       /* first transmission of each PSN */
+    uint8_t times[QRNIC_WINDOW];        /* retransmissions of each PSN */
     enum {
         QRNIC_PSN_IN_FLIGHT,
-        QRNIC_PSN_LOST,         /* to be retransmitted */
+        QRNIC_PSN_LOST,         /* must be retransmitted */
         QRNIC_PSN_ARRIVED,      /* buffered by the responder */
     } state[QRNIC_WINDOW];
     bool beyond;                /* all PSNs beyond the window are lost, too */
 
-    /* A lost tail has no later packet that shows it, so a probe is sent. */
-    bool timed;                 /* a round trip is measured: sent at: */
-    uint32_t timed_psn;         /* is answered when una is beyond this */
+    /*
+     * Members of the probe, which detects the loss of the last packet, because
+     * no later packet can reveal that loss
+     */
+    bool timed;                 /* round trip being measured, from timed_at */
+    uint32_t timed_psn;         /* measurement ends when una exceeds this PSN */
     int64_t timed_at;
-    int64_t round_trip, deviation;      /* smoothed, ns; 0: not known */
-    bool counted;               /* of retry_cnt one was taken: */
+    int64_t round_trip, deviation;      /* smoothed, in ns; 0: unknown */
+    bool counted;               /* retry consumed at counted_at */
     int64_t counted_at;
-    uint32_t probes;            /* since there was news */
-    int64_t expires;            /* the transport timer */
+    uint32_t probes;            /* probes since the last progress */
+    int64_t expires;            /* expiry of the transport timer */
 } QrnicSelective;
 
 /*
- * state.c: why the requester sends nothing, a bit for each cause. Only the
- * event of a cause removes its bit. state.c describes them.
+ * Causes that stop the requester, one bit each. Only the event that ends a
+ * cause removes its bit. See state.c.
  */
 enum {
     QRNIC_BLOCKED_RNR = 1 << 0,
     QRNIC_BLOCKED_PAGE = 1 << 1,
     QRNIC_BLOCKED_CONNECTION = 1 << 2,
     QRNIC_BLOCKED_WINDOW = 1 << 3,
-    QRNIC_BLOCKED_PROBE = 1 << 4,       /* packets, not local operations */
-    QRNIC_BLOCKED_ERROR = 1 << 5,       /* new messages, not retransmissions */
+    /* stops packets, but not local operations */
+    QRNIC_BLOCKED_PROBE = 1 << 4,
+    /* stops new messages, but not retransmissions */
+    QRNIC_BLOCKED_ERROR = 1 << 5,
 };
 
-/* Nothing happens in a step of the requester. */
+/* Causes that stop each step of the requester */
 #define QRNIC_BLOCKED_STEP \
     (QRNIC_BLOCKED_RNR | QRNIC_BLOCKED_PAGE | QRNIC_BLOCKED_CONNECTION)
 
@@ -107,35 +136,39 @@ typedef enum QrnicConnect {
 } QrnicConnect;
 
 struct QrnicRequester {
-    /* The ring of messages; NULL: no message of the chunk is in flight */
+    /* Ring of messages; a chunk is NULL if none of its messages is in flight */
     QrnicMessage *chunk[QRNIC_MESSAGES / QRNIC_MESSAGE_CHUNK];
     uint32_t tail, head;        /* oldest incomplete; next free */
-    uint32_t cursor;            /* message to send from */
-    uint32_t cursor_psn;        /* next PSN to send */
-    uint32_t next_psn;          /* first PSN that no message has */
-    uint32_t sent_psn;          /* one above the highest PSN ever sent */
-    uint32_t una;               /* lowest PSN not acknowledged */
-    /* One above the last PSN sent that asks for an answer; una: none is due */
+    uint32_t cursor;            /* message that is sent next */
+    uint32_t cursor_psn;        /* PSN that is sent next */
+    uint32_t next_psn;          /* first PSN without a message */
+    uint32_t sent_psn;          /* highest PSN ever sent, plus 1 */
+    uint32_t una;               /* lowest unacknowledged PSN */
+    /*
+     * Last sent PSN that requests an answer, plus 1; una if no answer is
+     * pending
+     */
     uint32_t asked_psn;
 
-    QrnicSendWqe *wqe;          /* NULL, or that of: */
-    uint32_t wqe_message;       /* the message with this number in the ring */
+    QrnicSendWqe *wqe;          /* decoded WQE, or NULL */
+    uint32_t wqe_message;       /* ring number of the message of wqe */
 
-    uint32_t rd_taken, rd_done; /* running numbers */
+    uint32_t rd_taken, rd_done; /* reads, atomics */
 
     uint32_t ssn, ssn_done;
     uint32_t receives_taken, receives_done;
-    bool credit_limited;        /* by: */
-    uint32_t receives_limit;    /* last receive-consuming message allowed */
+    bool credit_limited;        /* limited by credits, up to receives_limit */
+    /* last message that may consume a receive WQE */
+    uint32_t receives_limit;
 
     uint8_t blocked;            /* QRNIC_BLOCKED_* */
     uint8_t recovery;           /* enum QrnicRecovery */
     uint8_t connect;            /* enum QrnicConnect */
-    uint8_t retries, rnr_retries;       /* left */
-    QrnicSelective *selective;  /* NULL: without QPO_SELECTIVE_REPEAT */
-    int64_t deadline;           /* of retransmission or RNR wait */
-    uint32_t wire_epoch;        /* when it expired and the wire was busy */
-    /* rendezvous.c: reads and FINs to send that are not in the ring yet */
+    uint8_t retries, rnr_retries;       /* remaining retries */
+    QrnicSelective *selective;  /* NULL: no QPO_SELECTIVE_REPEAT */
+    int64_t deadline;           /* end of transport timer or RNR wait */
+    uint32_t wire_epoch;        /* state of qrnic_path_stands_still() */
+    /* Reads and FINs of rendezvous.c that are not in the ring yet */
     QTAILQ_HEAD(, QrnicTag) reads, fins;
 };
 
@@ -145,13 +178,19 @@ static inline bool qrnic_wqe_is_atomic(uint8_t opcode)
            opcode == QRNIC_WQE_ATOMIC_FETCH_ADD;
 }
 
-/* Answered by a read response of no bytes (A19) */
+/*
+ * Returns true for operations answered by a read response without payload
+ * (A19).
+ */
 static inline bool qrnic_wqe_is_write_or_flush(uint8_t opcode)
 {
     return opcode == QRNIC_WQE_ATOMIC_WRITE || opcode == QRNIC_WQE_FLUSH;
 }
 
-/* Reads, atomics and the like: answered by more than an ACK. */
+/*
+ * Returns true for reads, atomics and others whose response is more than an
+ * ACK.
+ */
 static inline bool qrnic_wqe_is_rd(uint8_t opcode)
 {
     return opcode == QRNIC_WQE_RDMA_READ || qrnic_wqe_is_atomic(opcode) ||
@@ -170,10 +209,10 @@ static inline uint32_t qrnic_message_end(const QrnicMessage *p)
 }
 
 /*
- * The cursor: only these functions change cursor, cursor_psn, next_psn,
- * sent_psn and una. Between calls, una is not above cursor_psn, cursor_psn not
- * above sent_psn, and sent_psn not above next_psn; cursor is the message of
- * cursor_psn, or a local operation, which has no PSN, before it.
+ * The cursor. Only the functions below change cursor, cursor_psn, next_psn,
+ * sent_psn and una. Between calls una <= cursor_psn <= sent_psn <= next_psn, in
+ * the order of PSNs. The member cursor is the message of cursor_psn, or a local
+ * operation before that message, because local operations have no PSN.
  */
 
 static inline void qrnic_cursor_start(QrnicRequester *r, uint32_t psn)
@@ -182,7 +221,9 @@ static inline void qrnic_cursor_start(QrnicRequester *r, uint32_t psn)
     r->asked_psn = psn;
 }
 
-/* Adds the message of qrnic_message_new(), whose packets are known, at head. */
+/*
+ * Appends the message of qrnic_message_new() to the ring and assigns its PSNs.
+ */
 static inline void qrnic_cursor_append(QrnicRequester *r, QrnicMessage *p)
 {
     p->first_psn = r->next_psn;
@@ -190,7 +231,7 @@ static inline void qrnic_cursor_append(QrnicRequester *r, QrnicMessage *p)
     r->head++;
 }
 
-/* A packet of the message at the cursor has been sent: it takes psns PSNs. */
+/* Moves the cursor behind a sent packet that uses psns PSNs. */
 static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicMessage *p,
                                      uint32_t psns)
 {
@@ -207,7 +248,7 @@ static inline void qrnic_cursor_sent(QrnicRequester *r, const QrnicMessage *p,
     }
 }
 
-/* Skips PSNs of the message at the cursor, which have been sent before. */
+/* Moves the cursor over PSNs that need no retransmission. */
 static inline void qrnic_cursor_skip(QrnicRequester *r, const QrnicMessage *p,
                                      uint32_t psns)
 {
@@ -217,13 +258,13 @@ static inline void qrnic_cursor_skip(QrnicRequester *r, const QrnicMessage *p,
     }
 }
 
-/* The local operation at the cursor is done. */
+/* Moves the cursor behind a finished local operation. */
 static inline void qrnic_cursor_executed(QrnicRequester *r)
 {
     r->cursor++;
 }
 
-/* The oldest message is complete: the cursor leaves it. */
+/* Moves the cursor behind the oldest message, which is complete. */
 static inline void qrnic_cursor_complete(QrnicRequester *r,
                                          const QrnicMessage *p)
 {
@@ -233,7 +274,10 @@ static inline void qrnic_cursor_complete(QrnicRequester *r,
     }
 }
 
-/* All before una is acknowledged: the cursor is not before it. */
+/*
+ * Moves the cursor up to una, because acknowledged PSNs are never
+ * retransmitted.
+ */
 static inline void qrnic_cursor_catch_up(QrnicRequester *r)
 {
     if (qrnic_psn_diff(r->una, r->cursor_psn) > 0) {
@@ -242,8 +286,8 @@ static inline void qrnic_cursor_catch_up(QrnicRequester *r)
 }
 
 /*
- * All before psn is acknowledged. Seen from the old una, psn and asked_psn are
- * ahead by no more than half of all PSNs.
+ * Moves una to psn. Neither psn nor asked_psn is ahead of una by more than half
+ * of all PSNs, so that distances from una can be compared.
  */
 static inline void qrnic_cursor_acknowledged(QrnicRequester *r, uint32_t psn)
 {
@@ -254,14 +298,17 @@ static inline void qrnic_cursor_acknowledged(QrnicRequester *r, uint32_t psn)
     r->una = psn;
 }
 
-/* Go-back-N: to the oldest PSN that is not acknowledged */
+/* Moves the cursor back to the oldest unacknowledged PSN (go-back-N). */
 static inline void qrnic_cursor_rewind(QrnicRequester *r)
 {
     r->cursor = r->tail;
     r->cursor_psn = r->asked_psn = r->una;
 }
 
-/* Selective repeat: back to psn. Does nothing if the cursor is before it. */
+/*
+ * Moves the cursor back to psn (selective repeat). Does nothing if the cursor
+ * is before psn.
+ */
 static inline void qrnic_cursor_back(QrnicRequester *r, uint32_t psn)
 {
     uint32_t n = r->tail;
@@ -302,8 +349,8 @@ static inline void qrnic_requester_recovery_set(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Returns true if the access has met an absent page. The requester is blocked
- * until software has answered the page fault.
+ * Returns true if the access has met an absent page. The requester is then
+ * blocked until software answers the page fault.
  */
 static inline bool qrnic_requester_page_fault(QrnicEngine *e, QrnicQp *qp,
                                               enum qrnic_syndrome syndrome,
@@ -318,75 +365,103 @@ static inline bool qrnic_requester_page_fault(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * rendezvous.c: while an entry has its tag list, its data must be read; then
- * a FIN must be sent to the sender.
+ * rendezvous.c: reads of message data and FIN messages. An entry in reads still
+ * has its tag list; an entry in fins has left the list.
  */
 void qrnic_rendezvous_init(QrnicRequester *r);
 void qrnic_rendezvous_cleanup(QrnicRequester *r);
 bool qrnic_rendezvous_waits(const QrnicRequester *r);
-/* The next one, which is the caller's; NULL: there is none */
+/*
+ * Removes and returns the next entry; NULL if there is none. The caller owns
+ * it.
+ */
 QrnicTag *qrnic_rendezvous_next(QrnicRequester *r);
-/* The source of their messages; the object is the entry. */
+/* Source of the messages of rendezvous.c; the object is the entry. */
 extern const QrnicMessageSource qrnic_rendezvous_source;
-/* One that is not in the ring, as flushed; false: there is none. */
+/*
+ * Completes an entry that is not in the ring as flushed. Returns false if there
+ * is none.
+ */
 bool qrnic_rendezvous_flush_one(QrnicEngine *e, QrnicQp *qp);
-/* Their queue pair goes: the list completes them. */
+/*
+ * Returns reads that are not complete to the tag list, because the queue pair
+ * is reset or destroyed. The tag list completes them.
+ */
 void qrnic_rendezvous_abandon(QrnicEngine *e, QrnicQp *qp);
 
-/* ring.c */
+/* ring.c: ring of messages */
 void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp);
-/* A message, cleared, at the head of the ring, which has room; not yet there */
+/*
+ * Returns a cleared message for the head of the ring, which must have room. The
+ * caller appends the message with qrnic_cursor_append().
+ */
 QrnicMessage *qrnic_message_new(QrnicEngine *e, QrnicRequester *r);
-/* Drops the current WQE, of which all packets have been sent. */
+/* Frees the decoded WQE. */
 void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r);
-/* Completes what is acknowledged, in order. */
+/*
+ * Completes all acknowledged messages in the order of the queue. Fails the
+ * queue pair if the oldest message has failed.
+ */
 void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp);
 
-/* recovery.c */
+/* recovery.c: timeouts and retransmission */
 /*
  * Restarts the transport timer if packets wait for an answer (9.7.6.1.3), or
- * to be sent again by a wire that may stand still.
+ * for a blocked wire.
  */
 void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp);
 void qrnic_requester_retry(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
-/* Without going back. False: that was once too often, the queue pair fails. */
+/*
+ * Consumes a retry without moving the cursor. Returns false if no retry was
+ * left, so that the queue pair has failed.
+ */
 bool qrnic_requester_retry_count(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome);
 /*
- * The responder is not ready: retransmits in ns. Returns false if it has waited
- * too often: the queue pair has failed with this syndrome.
+ * Blocks the requester for ns, because the responder is not ready, and
+ * retransmits then. Returns false if no RNR retry was left, so that the queue
+ * pair has failed with this syndrome.
  */
 bool qrnic_requester_rnr_wait(QrnicEngine *e, QrnicQp *qp, int64_t ns,
                               uint8_t syndrome);
-/* An answer shows that those to an earlier read were lost (9.7.5.1.3). */
+/*
+ * Retransmits a read, because a later answer shows that its response is lost
+ * (9.7.5.1.3).
+ */
 void qrnic_requester_implied_nak(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicPacket *pkt);
 
 /*
- * selective.c: of a requester that has it; what is sent again is found by the
- * cursor, which goes back, and then over what need not be
+ * selective.c: selective repeat. The cursor moves back to a lost PSN, and then
+ * over PSNs that need no retransmission.
  */
 void qrnic_selective_start(QrnicQp *qp);
-/* Which transmission of what is at the cursor the next one is, modulo 256 */
+/* Returns the transmission number of the packet at the cursor, modulo 256. */
 uint8_t qrnic_selective_transmission(const QrnicRequester *r,
                                      const QrnicMessage *p);
-/* It, of this message, has been sent, and asks for an answer or not. */
+/*
+ * Records that the packet at the cursor, of message p, is sent; asks is true if
+ * it requests an answer.
+ */
 void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
                           bool asks);
-/* una goes on to there. */
+/* Records that all PSNs before una are acknowledged. */
 void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
                                   uint32_t una);
-/* All that has not arrived is to be sent again: the cursor is at una. */
+/* Marks all PSNs without known arrival as lost. The cursor is at una. */
 void qrnic_selective_lose_all(QrnicRequester *r);
-/* Moves the cursor to what is to be sent next. */
+/* Moves the cursor to the next PSN that must be sent. */
 void qrnic_selective_skip(QrnicRequester *r);
-/* Returns when to check for a lost tail before the timer expires. */
+/* Returns the time to check for a lost last packet, at most expires. */
 int64_t qrnic_selective_wait(QrnicEngine *e, QrnicRequester *r,
                              int64_t expires);
-/* How long it is worth while to wait for an answer; 0: not known */
+/* Returns how long an answer may take before a probe is sent; 0: unknown. */
 int64_t qrnic_selective_patience(const QrnicSelective *s);
-/* Before it expired: sends the last packet again. */
+/*
+ * Retransmits the last packet, or the request of a missing response, as a
+ * probe.
+ */
 void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp);
-/* A SACK names the transmission that came last; una is as before it. */
+/* Records the transmission that a SACK names. Called before una changes. */
 void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t);
 /*
  * Processes a SACK whose missing PSN has been sent. Returns true if a PSN is
@@ -394,11 +469,12 @@ void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t);
  */
 bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t);
 /*
- * The oldest request without an answer is a read. Its response is lost, if this
- * answer is to what was sent after it was asked for last.
+ * Returns true if the response of the oldest message, a read, is lost. This is
+ * so if the answer belongs to a transmission after the last request for that
+ * response.
  */
 bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt);
-/* Requests the oldest read again, and all reads behind it. */
+/* Requests the oldest read and all later reads again. */
 void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp);
 
 #endif

@@ -1,5 +1,11 @@
 /*
- * qrnic engine: the requester of a reliable connection: responses
+ * qrnic engine, transport: the requester receives responses
+ *
+ * rc_receive() calls qrnic_requester_receive() for each ACK, NAK, SACK and
+ * response of a read or atomic. A response first acknowledges all earlier PSNs,
+ * and then is processed itself. r->una is the lowest unacknowledged PSN between
+ * calls. Nothing is sent from here: if the response allows to send, the queue
+ * pair is scheduled.
  *
  * InfiniBand specification, 9.7.5 and 9.7.7.2.
  *
@@ -21,7 +27,10 @@ static void requester_wake(QrnicEngine *e, QrnicQp *qp)
     }
 }
 
-/* una has moved. */
+/*
+ * Follows a change of una: resets the retries, completes messages, restarts the
+ * timer.
+ */
 static void requester_progress(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
@@ -46,8 +55,8 @@ static void una_set(QrnicEngine *e, QrnicRequester *r, uint32_t psn)
 }
 
 /*
- * Moves una towards target, over what needs no more than an ACK. False: a read
- * or atomic without its response is in the way.
+ * Moves una towards target, over messages that need only an ACK. Returns false
+ * if a read or atomic without its response comes first.
  */
 static bool requester_acknowledge(QrnicEngine *e, QrnicRequester *r,
                                   uint32_t target)
@@ -70,9 +79,9 @@ static bool requester_acknowledge(QrnicEngine *e, QrnicRequester *r,
 }
 
 /*
- * Credits (9.7.7.2): after msn messages the responder had so many receive
- * WQEs. Only messages that take one count here, so that the limit need not be
- * corrected for those that take none.
+ * Processes the credits of an ACK (9.7.7.2): the number of receive WQEs that
+ * the responder had after msn messages. The limit counts only messages that
+ * consume a receive WQE, so that other messages need no correction.
  */
 static void requester_credits(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
                               uint32_t msn)
@@ -92,7 +101,7 @@ static void requester_credits(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
                 n++;
             }
             if (n == r->head) {
-                return;         /* of long ago */
+                return;         /* an old ACK */
             }
             base = qrnic_message_at(r, n)->receives;
         }
@@ -108,7 +117,10 @@ static void drop_psn(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     trace_qrnic_roce_drop(e->config.name, qp->number, pkt->t.psn, "PSN");
 }
 
-/* A response that fits no request: 9.9.2.4.2, class B. */
+/*
+ * Fails the queue pair because the response fits no request (9.9.2.4.2, class
+ * B).
+ */
 static void bad_response(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_requester_fail(e, qp, QRNIC_WC_BAD_RESP_ERR, QRNIC_SYN_NONE);
@@ -121,8 +133,8 @@ static bool psn_outstanding(const QrnicRequester *r, uint32_t psn)
 }
 
 /*
- * All before psn is acknowledged by the response. True: psn is now the oldest
- * one that is not.
+ * Acknowledges all PSNs before psn. Returns true if psn is now the lowest
+ * unacknowledged PSN.
  */
 static bool acknowledge_before(QrnicEngine *e, QrnicQp *qp,
                                const QrnicPacket *pkt, uint32_t psn)
@@ -148,7 +160,7 @@ static void receive_positive_ack(QrnicEngine *e, QrnicQp *qp,
 {
     QrnicRequester *r = qp->requester;
 
-    /* A repeated ACK of the last PSN brings new credits. */
+    /* A repeated ACK of the last PSN reports new credits. */
     if (qrnic_psn_add(pkt->t.psn, 1) == r->una) {
         requester_credits(e, qp, pkt->t.syndrome, pkt->t.msn);
         return;
@@ -171,7 +183,10 @@ static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         r->blocked & QRNIC_BLOCKED_RNR) {
         return;
     }
-    /* The packet that was sent again has come, though nobody wants it yet. */
+    /*
+     * The retransmitted packet has arrived, although no receive WQE is posted.
+     * So its loss counts no longer.
+     */
     r->retries = qp->attr.retry_cnt;
     qrnic_requester_rnr_wait(e, qp, qrnic_rnr_time_ns(pkt->t.syndrome &
                                                       QRNIC_AETH_VALUE_MASK),
@@ -190,7 +205,7 @@ static void receive_nak(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 
     if (code == 0) {
         qrnic_add(e, QRNIC_COUNTER_RX_NAK_SEQUENCE, 1);
-        /* No news if all is already to be sent again from there. */
+        /* A NAK is ignored if the cursor is already at this PSN. */
         if (acknowledge_before(e, qp, pkt, pkt->t.psn) &&
             r->cursor_psn != r->una) {
             qrnic_requester_retry(e, qp, QRNIC_SYN_SEQUENCE);
@@ -198,7 +213,7 @@ static void receive_nak(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return;
     }
     if (code >= ARRAY_SIZE(status)) {
-        drop_psn(e, qp, pkt);   /* reserved codes, 9.3.4 */
+        drop_psn(e, qp, pkt);   /* Reserved codes (9.3.4) */
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_RX_NAK_ERROR, 1);
@@ -227,13 +242,14 @@ static void receive_ack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     } else if (type == QRNIC_AETH_NAK) {
         receive_nak(e, qp, pkt);
     } else {
-        drop_psn(e, qp, pkt);   /* reserved, 9.3.4 */
+        drop_psn(e, qp, pkt);   /* Reserved type (9.3.4) */
     }
 }
 
 /*
- * An ACK of all before, and what has come behind a gap, which is what the
- * other end of a selective connection sends in place of a NAK.
+ * Processes a SACK, which acknowledges all PSNs before a sequence gap and
+ * reports PSNs that have arrived out of order. The responder sends it in place
+ * of a NAK if selective repeat is in force.
  */
 static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
@@ -247,7 +263,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         (pkt->t.syndrome & QRNIC_AETH_TYPE_MASK) != QRNIC_AETH_ACK ||
         (qrnic_psn_add(pkt->t.psn, 1) != r->una &&
          !psn_outstanding(r, pkt->t.psn)) ||
-        /* What it says is missing it does not acknowledge. */
+        /* A SACK must not acknowledge the PSN that it reports missing. */
         qrnic_psn_diff(pkt->t.psn, missing) >= 0) {
         drop_psn(e, qp, pkt);
         return;
@@ -258,7 +274,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!qrnic_requester_may_run(qp)) {
         return;
     }
-    /* One that is late says nothing of what was sent since. */
+    /* A late SACK contains no news about packets sent after it. */
     if (!psn_outstanding(r, missing)) {
         drop_psn(e, qp, pkt);
         return;
@@ -275,7 +291,7 @@ static void receive_sack(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     }
 }
 
-/* Scatters len bytes of a response to the place of offset in the message. */
+/* Writes len bytes of a response to the segments, from offset on. */
 static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                                  uint64_t offset, const uint8_t *from,
                                  uint32_t len, QrnicFault *fault)
@@ -314,7 +330,10 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
     return QRNIC_SYN_NONE;
 }
 
-/* Does the packet carry what belongs at this place of the read? */
+/*
+ * Returns true if the packet has the expected payload length and opcode for
+ * this offset of the read.
+ */
 static bool read_response_fits(const QrnicQp *qp, const QrnicMessage *p,
                                const QrnicPacket *pkt, uint64_t offset)
 {
@@ -328,8 +347,8 @@ static bool read_response_fits(const QrnicQp *qp, const QrnicMessage *p,
         return false;
     }
     /*
-     * Where a response starts depends on which request it answers, the first
-     * or a repeated one; so only its end is told by the opcode.
+     * Only the end of a response is checked by the opcode, because the response
+     * to a retransmitted read may begin at any packet.
      */
     if (qrnic_psn_add(pkt->t.psn, 1) == qrnic_message_end(p)) {
         return pkt->info->flags & QRNIC_OPF_END &&
@@ -347,7 +366,10 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
     QrnicMessage *p;
     uint64_t offset;
 
-    /* Those behind the one that met an absent page come again with it. */
+    /*
+     * After a response has met an absent page, later ones are dropped, because
+     * all arrive again after the retransmission.
+     */
     if (r->recovery == QRNIC_RECOVERY_RESPONSE_DROPPED ||
         !psn_outstanding(r, pkt->t.psn)) {
         drop_psn(e, qp, pkt);
@@ -364,7 +386,10 @@ static void receive_response(QrnicEngine *e, QrnicQp *qp,
             bad_response(e, qp);
             return;
         }
-        /* In the order of this host's memory, as if it had been read. */
+        /*
+         * The original value is written in little endian, as a read would
+         * return it.
+         */
         stq_le_p(original, pkt->t.original);
         syndrome = requester_scatter(e, qp, p, 0, original, sizeof(original),
                                      &fault);

@@ -1,8 +1,13 @@
 /*
- * qrnic engine: the requester of a reliable connection
+ * qrnic engine, transport: ring of messages of the requester
  *
- * Messages in flight, their completion in order, and its life. InfiniBand
- * specification, 9.7.2 to 9.7.8.
+ * Creates and frees the requester, and completes messages in the order of the
+ * queue. The sender (send.c) and the carrier append messages at the head. A
+ * response moves una, and qrnic_requester_retire() completes messages at the
+ * tail. In ERR, qrnic_requester_flush_one() completes the rest. Each message is
+ * in the ring from its WQE until its completion.
+ *
+ * InfiniBand specification, 9.7.2 to 9.7.8.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -58,7 +63,7 @@ void qrnic_requester_wqe_drop(QrnicEngine *e, QrnicRequester *r)
     r->wqe = NULL;
 }
 
-/* The message at the tail is done: what only it needed is given back. */
+/* Frees the message at the tail, which is complete. */
 static void message_drop(QrnicEngine *e, QrnicRequester *r)
 {
     uint32_t n = r->tail++;
@@ -72,7 +77,7 @@ static void message_drop(QrnicEngine *e, QrnicRequester *r)
     if (r->wqe_message == n) {
         qrnic_requester_wqe_drop(e, r);
     }
-    /* The head may have wrapped around to the same chunk. */
+    /* The chunk is kept if the head has wrapped around into it. */
     if (r->tail == r->head ||
         (r->tail % QRNIC_MESSAGE_CHUNK == 0 &&
          r->head - r->tail <= QRNIC_MESSAGES - QRNIC_MESSAGE_CHUNK)) {
@@ -81,7 +86,7 @@ static void message_drop(QrnicEngine *e, QrnicRequester *r)
     }
 }
 
-/* The message at the tail, which is dropped then */
+/* Completes the message at the tail. The caller then drops the message. */
 static void message_complete(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                              uint8_t status, uint8_t syndrome)
 {
@@ -130,7 +135,10 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
             !p->executed) {
             break;
         }
-        /* An answer to what was sent before the cursor went back. */
+        /*
+         * The cursor may still be at this message, because the answer is to a
+         * transmission from before the cursor moved back.
+         */
         qrnic_cursor_complete(r, p);
         r->ssn_done = p->ssn;
         r->receives_done = p->receives;
@@ -178,7 +186,10 @@ void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp)
     qp->requester = g_new0(QrnicRequester, 1);
     qp->requester->deadline = QRNIC_DEADLINE_NEVER;
     qrnic_rendezvous_init(qp->requester);
-    /* The first look at the wire is no second one. */
+    /*
+     * An epoch that differs from the current one, so that the first check of
+     * the wire does not look like a second one.
+     */
     qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
 }
 
@@ -196,7 +207,7 @@ void qrnic_requester_cleanup(QrnicEngine *e, QrnicQp *qp)
     qp->requester = NULL;
 }
 
-/* Called only while nothing is in flight. */
+/* Resets the retry counts. Called only while no message is in flight. */
 void qrnic_requester_attr_changed(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;

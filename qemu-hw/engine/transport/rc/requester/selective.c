@@ -1,12 +1,16 @@
 /*
- * qrnic engine: the requester of a reliable connection: what of it has arrived
- * out of order, and what was lost, and is sent again
+ * qrnic engine, transport: selective repeat of the requester
  *
- * Transmissions have running numbers. Whatever was sent before something that
- * has arrived, and has not arrived itself, is lost; so a packet that is lost
- * once more is known to be when what was sent after it has arrived. The other
- * end tells what has arrived by SACKs, and names the transmission that came
- * last. See "Selective repeat" in the manual.
+ * Records which PSNs of the window have arrived and which are lost, so that
+ * only lost packets are retransmitted. Each transmission has a running number.
+ * A packet is lost if it has not arrived but a packet that was sent after it
+ * has. So a lost retransmission is detected without a timer.
+ *
+ * send.c calls qrnic_selective_sent() for each packet and
+ * qrnic_selective_skip() before it chooses one. responses.c reports ACKs and
+ * SACKs, recovery.c timeouts. A SACK reports the arrived PSNs and the newest
+ * transmission. r->selective holds the state of each PSN between calls. Manual,
+ * chapter Selective repeat.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,13 +26,13 @@ void qrnic_selective_start(QrnicQp *qp)
     }
 }
 
-/* How many PSNs of the window have been sent */
+/* Returns the number of sent PSNs in the window. */
 static uint32_t in_window(const QrnicRequester *r)
 {
     return MIN(qrnic_psn_distance(r->una, r->sent_psn), QRNIC_WINDOW);
 }
 
-/* The message that has this PSN, which has been sent */
+/* Returns the message with this PSN, which has been sent. */
 static QrnicMessage *message_with(QrnicRequester *r, uint32_t psn)
 {
     uint32_t n = r->tail;
@@ -63,7 +67,7 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
         p->initiated->asked_transmission = transmission;
     }
     if (r->cursor_psn != r->sent_psn) {
-        s->timed = false;       /* the answer may be to either transmission */
+        s->timed = false;       /* The answer may be to either transmission. */
     } else if (asks && !s->timed) {
         s->timed = true;
         s->timed_psn = r->cursor_psn;
@@ -79,7 +83,7 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
     }
 }
 
-/* The transmission with this running number has arrived. */
+/* Records that the transmission with this running number has arrived. */
 static void note(QrnicSelective *s, uint32_t order)
 {
     if ((int32_t)(order - s->newest) > 0) {
@@ -87,7 +91,10 @@ static void note(QrnicSelective *s, uint32_t order)
     }
 }
 
-/* Which transmission of it came, is not said: not one before the first. */
+/*
+ * Records that a PSN has arrived. The transmission that arrived is unknown, so
+ * the first one is assumed, because none is older.
+ */
 static void note_psn(QrnicSelective *s, uint32_t psn)
 {
     note(s, s->first[psn % QRNIC_WINDOW]);
@@ -101,12 +108,15 @@ void qrnic_selective_named(QrnicRequester *r, const QrnicTransport *t)
     if (qrnic_psn_distance(r->una, t->latest_psn) >= in_window(r)) {
         return;
     }
-    /* One between the first and the last is not told from the first. */
+    /*
+     * Three bits of the number distinguish only the last transmission. For
+     * another one the first transmission is assumed, because it is not newer.
+     */
     note(s, (s->times[place] & 7) == t->latest_transmission ? s->sent[place] :
                                                              s->first[place]);
 }
 
-/* As TCP does it (RFC 6298) */
+/* Updates the smoothed round trip as TCP does (RFC 6298). */
 static void measured(QrnicSelective *s, int64_t ns)
 {
     s->timed = false;
@@ -136,13 +146,19 @@ void qrnic_selective_acknowledged(QrnicEngine *e, QrnicRequester *r,
 
         note_psn(s, psn);
         s->state[psn % QRNIC_WINDOW] = QRNIC_PSN_IN_FLIGHT;
-        /* Inside of a read nothing was sent at this PSN. */
+        /*
+         * A later PSN inside a read will use this place without a transmission
+         * of its own, so the place gets the newest number.
+         */
         s->sent[psn % QRNIC_WINDOW] = s->newest;
         s->first[psn % QRNIC_WINDOW] = s->newest;
     }
 }
 
-/* Responses may be what was lost, not the requests. */
+/*
+ * Marks all reads of the window as lost, because their responses may be lost
+ * although the requests have arrived.
+ */
 static void lose_reads(QrnicRequester *r)
 {
     QrnicSelective *s = r->selective;
@@ -169,7 +185,10 @@ void qrnic_selective_lose_all(QrnicRequester *r)
     for (uint32_t i = 0; i < in_window(r); i++) {
         uint32_t place = qrnic_psn_add(r->una, i) % QRNIC_WINDOW;
 
-        /* The oldest may have been kept, and then refused for now. */
+        /*
+         * The oldest packet is lost in any case, because the responder may have
+         * dropped it with an RNR NAK after buffering it.
+         */
         if (i == 0 || s->state[place] == QRNIC_PSN_IN_FLIGHT) {
             s->state[place] = QRNIC_PSN_LOST;
         }
@@ -177,13 +196,19 @@ void qrnic_selective_lose_all(QrnicRequester *r)
     lose_reads(r);
 }
 
-/* The packet at the cursor, which was sent before, is not to be sent again. */
+/*
+ * Returns true if the packet at the cursor was sent before and needs no
+ * retransmission.
+ */
 static bool is_skipped(const QrnicRequester *r, const QrnicMessage *p)
 {
     const QrnicSelective *s = r->selective;
     uint32_t flying = qrnic_psn_distance(r->una, r->cursor_psn);
 
-    /* The rest of a read is asked for by who moved the cursor there. */
+    /*
+     * A cursor inside a read requests the rest of the response, so the packet
+     * is sent.
+     */
     if (qrnic_wqe_is_rd(p->opcode) && r->cursor_psn != p->first_psn) {
         return false;
     }
@@ -211,7 +236,7 @@ void qrnic_selective_skip(QrnicRequester *r)
     }
 }
 
-/* The first PSN that is to be sent again; false: there is none. */
+/* Finds the first lost PSN. Returns false if none is lost. */
 static bool first_lost(const QrnicRequester *r, uint32_t *psn)
 {
     for (uint32_t i = 0; i < in_window(r); i++) {
@@ -223,14 +248,20 @@ static bool first_lost(const QrnicRequester *r, uint32_t *psn)
     return false;
 }
 
-/* What of the message was sent before something that has arrived is lost. */
+/*
+ * Marks packets of the message as lost that were sent before an arrived packet.
+ * Returns true if there are any.
+ */
 static bool lose_passed(QrnicRequester *r, const QrnicMessage *p)
 {
     QrnicSelective *s = r->selective;
     bool rd = qrnic_wqe_is_rd(p->opcode), any = false;
     int32_t count = in_window(r);
     int32_t first = qrnic_psn_diff(p->first_psn, r->una);
-    /* The request of a read is one packet, whose response may have begun. */
+    /*
+     * The request of a read is one packet. If the response has begun, the first
+     * PSN is before una.
+     */
     int32_t end = first + (rd ? 1 : (int32_t)p->packets);
 
     for (int32_t i = MAX(first, 0); p->packets && i < MIN(end, count); i++) {
@@ -261,7 +292,7 @@ bool qrnic_selective_is_passed(QrnicRequester *r, const QrnicPacket *pkt)
         return qrnic_psn_distance(r->una, psn) < QRNIC_WINDOW &&
                (int32_t)(s->first[psn % QRNIC_WINDOW] - asked) > 0;
     }
-    /* A response: of the same request, or of one that went later? */
+    /* A response counts if it answers the same request or a later one. */
     return pkt->info->flags & QRNIC_OPF_RESPONSE &&
            QRNIC_MARKED_TRANSMISSION(pkt->t.mark) ==
            (p->initiated->asked_transmission & 7) &&
@@ -276,7 +307,10 @@ void qrnic_selective_ask(QrnicEngine *e, QrnicQp *qp)
 
     lose_reads(r);
     s->state[r->una % QRNIC_WINDOW] = QRNIC_PSN_LOST;
-    /* What came behind the read has been acknowledged to nobody. */
+    /*
+     * The last packet is retransmitted, too, because an ACK behind a lost
+     * response has no effect.
+     */
     if (qrnic_psn_distance(r->una, last) < QRNIC_WINDOW &&
         !qrnic_wqe_is_rd(message_with(r, last)->opcode)) {
         s->state[last % QRNIC_WINDOW] = QRNIC_PSN_LOST;
@@ -309,13 +343,19 @@ bool qrnic_selective_arrived(QrnicRequester *r, const QrnicTransport *t)
             continue;
         }
         note_psn(s, psn);
-        /* A read has come: its response may be what is lost. */
+        /*
+         * A lost read stays lost although its request has arrived, because its
+         * response may be missing.
+         */
         if (s->state[place] != QRNIC_PSN_LOST ||
             !qrnic_wqe_is_rd(qrnic_message_at(r, n)->opcode)) {
             s->state[place] = QRNIC_PSN_ARRIVED;
         }
     }
-    /* It may have been kept, and been dropped when it was its turn. */
+    /*
+     * The responder may have buffered this packet before, and dropped it later,
+     * so its earlier arrival no longer counts.
+     */
     if (before < in_window(r) &&
         s->state[missing % QRNIC_WINDOW] == QRNIC_PSN_ARRIVED) {
         s->state[missing % QRNIC_WINDOW] = QRNIC_PSN_IN_FLIGHT;
@@ -335,7 +375,10 @@ int64_t qrnic_selective_patience(const QrnicSelective *s)
     return MAX(2 * s->round_trip, s->round_trip + 4 * s->deviation);
 }
 
-/* Each probe waits twice as long as the one before. */
+/*
+ * Returns when the timer must expire. Each probe waits twice as long as the
+ * previous one.
+ */
 int64_t qrnic_selective_wait(QrnicEngine *e, QrnicRequester *r, int64_t expires)
 {
     QrnicSelective *s = r->selective;
@@ -359,11 +402,14 @@ void qrnic_selective_probe(QrnicEngine *e, QrnicQp *qp)
     uint32_t psn = qrnic_psn_add(r->sent_psn, -1);
 
     if (qrnic_wqe_is_rd(message_with(r, r->una)->opcode)) {
-        psn = r->una;           /* what is missing of its response */
+        psn = r->una;           /* missing part of the response */
     } else if (qrnic_wqe_is_rd(message_with(r, psn)->opcode)) {
         psn = message_with(r, psn)->first_psn;
     }
-    /* Of a read that begins beyond the window it is not known what is lost. */
+    /*
+     * The state of a read that begins beyond the window is unknown, so the
+     * oldest packet is the probe.
+     */
     if (qrnic_psn_distance(r->una, psn) >= QRNIC_WINDOW) {
         psn = r->una;
     }

@@ -1,8 +1,14 @@
 /*
- * qrnic engine: the requester of a reliable connection: sending
+ * qrnic engine, transport: the requester sends requests
  *
- * Takes send WQEs and sends their packets inside a window. InfiniBand
- * specification, 9.7.2 to 9.7.7.
+ * qrnic_reliable_transmit() calls qrnic_requester_step() until the quantum
+ * ends. A step consumes a WQE if the cursor has reached the head of the ring.
+ * Then it checks window, credits, fence and rate, and sends at most one packet.
+ * qp->requester holds the ring of messages and the cursor between steps. For
+ * each cause that stops the requester, a step sets a bit of r->blocked
+ * (state.c).
+ *
+ * InfiniBand specification, 9.7.2 to 9.7.7.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,8 +36,9 @@ static uint32_t pd_of(const QrnicQp *qp, const QrnicMessage *p)
 }
 
 /*
- * Where reads and atomics write to is checked when the response arrives, as by
- * other adapters: programs may change the key until then.
+ * Checks the keys of the segments. The segments of reads and atomics are
+ * checked when the response arrives, as other adapters do, because programs may
+ * change the key until then.
  */
 static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                        QrnicMessage *p)
@@ -78,7 +85,9 @@ static QrnicInitiated *initiated_new(QrnicEngine *e, const QrnicSendWqe *w,
     return i;
 }
 
-/* For another WQE than the one that it had, if it had one */
+/*
+ * Returns the buffer for a decoded WQE. The previous WQE in the buffer is lost.
+ */
 static QrnicSendWqe *wqe_buffer(QrnicEngine *e, QrnicRequester *r)
 {
     if (!r->wqe) {
@@ -87,14 +96,20 @@ static QrnicSendWqe *wqe_buffer(QrnicEngine *e, QrnicRequester *r)
     return r->wqe;
 }
 
-/* Which must be one that the queue pair is connected to */
+/*
+ * Returns true if the WQE has an address, to which the queue pair must be
+ * connected.
+ */
 static bool has_address(const QrnicQp *qp, const QrnicSendWqe *w)
 {
     return qp->ops->reach && w->opcode != QRNIC_WQE_NOP &&
            !qrnic_is_local_operation(w->opcode);
 }
 
-/* Appends the next WQE of the queue, or of a rendezvous, to the ring. */
+/*
+ * Appends the next WQE of the SQ, or the next message of a rendezvous, to the
+ * ring.
+ */
 static bool requester_take(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
@@ -152,7 +167,10 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
                    !qrnic_is_local_operation(w->opcode) &&
                    sges_check(e, qp, w, p)) {
             p->packets = qrnic_psn_count(w->length, qrnic_qp_mtu(qp));
-            /* A message goes one way, whatever its packets tell since then. */
+            /*
+             * The mode is chosen once for all packets of a message, because
+             * peer_options may change while they are sent.
+             */
             p->adaptive = qp->attr.options & qp->peer_options &
                           QRNIC_QPO_ADAPTIVE_ROUTING &&
                           (w->opcode == QRNIC_WQE_RDMA_WRITE ||
@@ -179,7 +197,10 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-/* The WQE of the message at the cursor, again from memory if need be. */
+/*
+ * Loads the WQE of the message at the cursor, from memory if necessary. Returns
+ * false and sets p->status if the WQE cannot be read or has changed.
+ */
 static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
     QrnicRequester *r = qp->requester;
@@ -199,7 +220,9 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
         qrnic_requester_wqe_drop(e, r);
         return false;
     }
-    /* Decisions stand on what was read first. */
+    /*
+     * Opcode and length must be unchanged, because PSNs were assigned by them.
+     */
     if (w->opcode != p->opcode || w->length != p->length) {
         p->status = QRNIC_WC_LOC_QP_OP_ERR;
         p->syndrome = QRNIC_SYN_WQE_SIZE;
@@ -212,8 +235,8 @@ static bool requester_load(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 }
 
 /*
- * Gathers len bytes of the message from offset into the packet. False: it
- * failed, or it waits for a page.
+ * Copies len bytes of the message from offset on into the packet. Returns false
+ * if the access has failed (p->status) or waits for a page.
  */
 static bool requester_gather(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                              uint64_t offset, uint8_t *to, uint32_t len)
@@ -263,7 +286,7 @@ static void count_request(QrnicEngine *e, const QrnicMessage *p)
     }
 }
 
-/* What all requests of a connection say of it */
+/* Returns the headers that all requests of a connection share. */
 static inline QrnicTransport request(const QrnicQp *qp, const QrnicMessage *p,
                                      uint8_t opcode)
 {
@@ -276,7 +299,7 @@ static inline QrnicTransport request(const QrnicQp *qp, const QrnicMessage *p,
     return t;
 }
 
-/* Counts, and moves the cursor over the PSNs that the packet took. */
+/* Counts a sent packet and moves the cursor over its PSNs. */
 static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                            uint32_t psns, bool asks)
 {
@@ -301,9 +324,12 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                           qrnic_psn_distance(r->una, r->asked_psn))) {
         r->asked_psn = next;
     }
-    /* With a rate limit, who asks may go long after the oldest. */
+    /*
+     * The first packet that requests an answer restarts the timer, too, because
+     * a rate limit may send it long after the oldest packet.
+     */
     if (r->selective && r->selective->probes) {
-        oldest = first_asks = false;    /* a probe does not put off the end */
+        oldest = first_asks = false;    /* a probe must not delay the timer */
     }
     if (oldest || first_asks || r->deadline == QRNIC_DEADLINE_NEVER) {
         qrnic_requester_deadline(e, qp);
@@ -330,7 +356,7 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
     QrnicRequester *r = qp->requester;
     const QrnicInitiated *i = p->initiated;
-    /* A repeated read asks only for what has not come (9.7.5.1.6). */
+    /* A retransmitted read requests only the missing part (9.7.5.1.6). */
     uint32_t done = qrnic_psn_distance(p->first_psn, r->cursor_psn);
     uint64_t offset = (uint64_t)done * qrnic_qp_mtu(qp);
     QrnicTransport t = request(qp, p, rd_opcode(p->opcode));
@@ -348,7 +374,7 @@ static void send_rd(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
     t.flush_type = i->flush.type;
     t.flush_level = i->flush.level;
     payload = qrnic_packet_open(e, qp, &t, len);
-    /* Bytes as they are to be in memory, unlike the operands of atomics. */
+    /* The bytes are in memory order, unlike the operands of atomics. */
     if (len) {
         stq_le_p(payload, i->swap_add);
     }
@@ -374,7 +400,11 @@ static void send_built(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
     requester_sent(e, qp, p, 1, t.ack_req);
 }
 
-/* Inlined because it sends most packets, and GCC finds it too long. */
+/*
+ * Sends a packet of a send or write. Returns false if its payload is not
+ * available. Inlined because it sends most packets, and GCC considers it too
+ * long.
+ */
 static inline bool QEMU_ALWAYS_INLINE
 send_data(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p, bool probe)
 {
@@ -404,7 +434,7 @@ send_data(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p, bool probe)
     t.dma_len = p->length;
     t.imm = t.inv_key = r->wqe->imm;
     t.opcode = send ? QRNIC_OP_RC_SEND_FIRST : QRNIC_OP_RC_WRITE_FIRST;
-    /* SEND_x and WRITE_x follow each other in the same order. */
+    /* The opcodes WRITE_x have the same order as SEND_x. */
     if (last && inv) {
         t.opcode = first ? QRNIC_OP_RC_SEND_ONLY_INV :
                            QRNIC_OP_RC_SEND_LAST_INV;
@@ -431,7 +461,10 @@ send_data(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p, bool probe)
     return true;
 }
 
-/* Without credit one packet may go, alone, to learn of new ones. */
+/*
+ * Returns true if credits allow the packet at the cursor. Without credit one
+ * packet may be sent alone (*probe), so that its ACK reports new credits.
+ */
 static bool credit_check(QrnicRequester *r, const QrnicMessage *p, bool *probe)
 {
     if (r->blocked & QRNIC_BLOCKED_PROBE) {
@@ -451,7 +484,10 @@ static bool fence_holds(const QrnicRequester *r, const QrnicMessage *p)
            p->rd_number - qrnic_wqe_is_rd(p->opcode) != r->rd_done;
 }
 
-/* May the packet at the cursor go now, or must an answer come before? */
+/*
+ * Returns true if window, credits and fence allow to send the packet at the
+ * cursor.
+ */
 static bool send_allowed(QrnicQp *qp, const QrnicMessage *p, bool *probe)
 {
     QrnicRequester *r = qp->requester;
@@ -470,9 +506,10 @@ static bool send_allowed(QrnicQp *qp, const QrnicMessage *p, bool *probe)
 }
 
 /*
- * A message without PSNs at the cursor: all before it is sent. What it does,
- * it does once, although the cursor may come back to it. Returns false if it
- * waits, and true if it is done or goes on in the next turn.
+ * Executes the local operation at the cursor; all earlier messages are sent.
+ * The operation is executed once, although the cursor may move back over it.
+ * Returns false if it waits, and true if it is done or continues in the next
+ * step.
  */
 static bool local_step(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p)
 {
@@ -524,7 +561,10 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
     }
     if (r->selective) {
         qrnic_selective_skip(r);
-        /* What was skipped waits for an answer, as what is sent does. */
+        /*
+         * The timer must run for skipped packets, because they need an answer,
+         * too.
+         */
         if (r->deadline == QRNIC_DEADLINE_NEVER && r->una != r->cursor_psn) {
             qrnic_requester_deadline(e, qp);
         }
@@ -535,11 +575,14 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         return false;
     }
     if (r->blocked & QRNIC_BLOCKED_CONNECTION) {
-        return false;           /* the WQE needs another connection */
+        return false;           /* The WQE needs another connection */
     }
     p = qrnic_message_at(r, r->cursor);
     if (p->status) {
-        /* Failed here: it waits at the cursor until all before it is done. */
+        /*
+         * The failed message stays at the cursor until all earlier messages are
+         * complete.
+         */
         qrnic_requester_retire(e, qp);
         return false;
     }

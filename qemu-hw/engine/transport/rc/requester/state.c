@@ -1,21 +1,22 @@
 /*
  * qrnic engine: the requester of a reliable connection: its states
  *
- * Three members of QrnicRequester say what the requester may do: blocked,
- * recovery and connect. Only the functions of this file change them. send.c,
- * responses.c and recovery.c call them when a cause begins or ends; each call
- * is followed by qrnic_schedule() if there may be something to send.
+ * Three members of QrnicRequester limit the requester: blocked, recovery and
+ * connect. Only the functions of this file change these members, so that each
+ * change is traced and checked. The files send.c, responses.c and recovery.c
+ * call them when a cause begins or ends. Each caller then calls
+ * qrnic_schedule() if a packet may be sent.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 /*
- * blocked: each bit is a cause, and several causes may hold at a time. The
- * requester sends a packet only if no bit forbids it. A bit is removed by the
- * event of its own cause only.
+ * Member blocked: each bit is a cause, and several causes may hold at a time.
+ * The requester sends a packet only if no bit forbids it. Only the event of its
+ * own cause removes a bit.
  *
- * una is the lowest PSN that is not acknowledged.
- * sent_psn is one above the highest PSN ever sent.
+ * Member una is the lowest PSN that is not acknowledged.
+ * Member sent_psn is one above the highest PSN ever sent.
  * The cursor is the next message and PSN to send; go-back-N moves it to una.
  * A step is a call of qrnic_requester_step(): at most one packet or one local
  * operation.
@@ -48,8 +49,8 @@
  *
  * QRNIC_BLOCKED_CONNECTION: the queue pair is not connected.
  *   - qrnic_requester_connect() enters it when the next WQE leads to another
- *     target, qrnic_requester_connect_again() when the target is busy;
- *     qrnic_requester_suspend() for a carrier that does not know its peer.
+ *     target, and qrnic_requester_connect_again() when the target is busy.
+ *   - qrnic_requester_suspend() enters it for a carrier whose peer is unknown.
  *   - connect is not NONE, or attr.dest_qpn of the carrier is 0.
  *   - qrnic_requester_connected() leaves it: ACCEPT, or any other packet of the
  *     target, has arrived. Without a full handshake
@@ -57,9 +58,9 @@
  *     a carrier.
  *
  * QRNIC_BLOCKED_WINDOW: the packet at the cursor needs an answer first.
- *   - A step enters it: the window, the ring of messages or max_rd_atomic is
- *     exhausted, a fence holds, there is no credit, or the WQE leads to another
- *     target while messages are in flight.
+ *   - A step enters it if the window, the ring of messages, max_rd_atomic or
+ *     the credits are exhausted, or if a fence holds. A step also enters it if
+ *     the WQE leads to another target while messages are in flight.
  *   - The ring is not empty, so an answer or the transport timer follows.
  *   - Any answer that changes una, credits or the cursor leaves it, and so does
  *     a retransmission. Each step checks it again, because the cursor may have
@@ -78,9 +79,9 @@
  *   - The queue pair goes to ERR when the message is the oldest one
  *     (qrnic_requester_retire()).
  *
- * recovery: what has been done about a lost response.
+ * Member recovery: the reaction to a lost response.
  *
- * QRNIC_RECOVERY_NONE: nothing.
+ * QRNIC_RECOVERY_NONE: no response is known to be lost.
  * QRNIC_RECOVERY_BEGUN: go-back-N has begun because of an implied NAK.
  *   - qrnic_requester_implied_nak() and qrnic_requester_resume() enter it.
  *   - Other implied NAKs are ignored, because they are of the same burst.
@@ -91,7 +92,7 @@
  *   - BLOCKED_PAGE is set. All responses are dropped.
  *   - qrnic_requester_resume() leaves it to BEGUN and retransmits.
  *
- * connect: the connection of a dynamic initiator.
+ * Member connect: the connection of a dynamic initiator.
  *
  * QRNIC_CONNECT_NONE: the connection is accepted, or the queue pair has another
  *   type.
@@ -112,7 +113,7 @@ static const char *const cause_names[] = {
     "RNR", "page", "connection", "window", "probe", "error",
 };
 
-/* What holds in each state when it is entered */
+/* Asserts the conditions that hold when a cause begins. */
 static void check_entered(const QrnicQp *qp, uint8_t cause)
 {
     const QrnicRequester *r = qp->requester;
