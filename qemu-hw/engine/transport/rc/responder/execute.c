@@ -1,6 +1,12 @@
 /*
- * qrnic engine: the responder of a reliable connection: requests are executed
- * as they arrive
+ * qrnic engine, transport: the responder executes requests
+ *
+ * sequence.c calls qrnic_responder_execute() for the expected request. Sends
+ * and writes move data to memory at once. Reads, atomics and flushes reserve a
+ * responder resource, and reply.c sends their responses later. A request that
+ * meets no receive WQE or an absent page is not executed: an RNR NAK becomes
+ * pending. An invalid request fails the queue pair. Between packets
+ * qp->responder->in holds the message.
  *
  * InfiniBand specification, 9.7.4.
  *
@@ -12,7 +18,7 @@
 #include "engine/transport/rc/responder/responder.h"
 #include "engine/transport/shared/shared.h"
 
-/* The key goes when all the data is there, and before it is told. */
+/* Invalidates the key after all data is written and before the completion. */
 static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
@@ -21,7 +27,10 @@ static bool invalidate(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                                                pkt->t.inv_key);
 
     if (syndrome) {
-        /* Class J (9.9.6.3): the completion tells, and no NAK is sent. */
+        /*
+         * The completion reports the error, so no NAK is sent (class J,
+         * 9.9.6.3).
+         */
         qrnic_inbound_fail(e, qp, &r->in, QRNIC_CQE_RECV, QRNIC_WC_MW_BIND_ERR,
                            syndrome);
         qrnic_qp_error(e, qp, 0, 0);
@@ -74,8 +83,9 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /*
- * A write that the memory refuses. One with immediate data has taken its
- * receive WQE by now, and completes it so (11.6.2); else an event tells.
+ * Fails a write that was denied access to memory. A write with immediate data
+ * has consumed its receive WQE, whose completion reports the error (11.6.2).
+ * Otherwise an event reports it.
  */
 static bool refuse_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                          uint8_t syndrome)
@@ -92,7 +102,10 @@ static bool refuse_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     return memory ? qrnic_refuse_operation(e, qp) : qrnic_refuse_access(e, qp);
 }
 
-/* It stands alone: all of it is in this packet. */
+/*
+ * Writes the payload of an adaptive packet, which has its own address and
+ * length.
+ */
 static enum qrnic_syndrome place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                                  const QrnicPacket *pkt, QrnicFault *fault)
 {
@@ -116,13 +129,16 @@ bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicInbound alone = { 0 };
 
-    /* What is wrong with it is told when it is its turn. */
+    /*
+     * An error is ignored here, because the packet is executed in order later
+     * and then reports it.
+     */
     return is_whole(qp, pkt) && !place(e, qp, &alone, pkt, NULL);
 }
 
 /*
- * A packet of a write in packets that stand alone: placed now, or when it came.
- * The write is complete with the one that has no more behind it.
+ * Executes a packet of an adaptive write, whose payload may be placed already.
+ * The write is complete with its last packet.
  */
 static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, bool placed)
@@ -173,11 +189,14 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
     QrnicFault fault;
 
-    /* What was told to come again comes as it was: a send, for its entry. */
+    /*
+     * A message that has consumed an entry of the tag list is a send. Only its
+     * retransmission is valid after an RNR NAK, so a write is rejected.
+     */
     if (in->recv && (in->recv->tag || in->recv->tag_opcode)) {
         return qrnic_refuse_invalid(e, qp);
     }
-    /* Resources come before the key (9.7.4.1.4, 9.7.4.1.5). */
+    /* The receive WQE is checked before the key (9.7.4.1.4, 9.7.4.1.5). */
     if (flags & QRNIC_HDR_IMM && !qrnic_rnr_take_wqe(e, qp, pkt)) {
         return false;
     }
@@ -211,16 +230,17 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /*
- * Whether the pages of a request that is kept are there: it must not take an
- * entry each time it comes. False: they are not, or a piece of its key is
- * refused; an answer is owed.
+ * Returns true if the pages of a read or atomic are present. The check comes
+ * before a resource is reserved, because otherwise each retransmission would
+ * reserve another one. Returns false if a page is absent or a piece of an
+ * indirect key is invalid; a reply is then pending.
  */
 static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                         enum qrnic_syndrome syndrome, uint64_t len,
                         QrnicFault *fault)
 {
     if (!syndrome || syndrome == QRNIC_SYN_DMA) {
-        return true;            /* who accesses it finds out */
+        return true;            /* the access itself reports the DMA error */
     }
     qrnic_fault_extend(fault, syndrome, len);
     if (!qrnic_rnr_wait_for_page(e, qp, pkt, syndrome, fault)) {
@@ -229,7 +249,7 @@ static bool pages_there(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     return false;
 }
 
-/* Those of the first packet that a read is answered with */
+/* Checks the pages of the first packet of a read response. */
 static bool read_pages_there(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, QrnicMkey *k)
 {
@@ -252,7 +272,10 @@ static bool atomic_pages_there(QrnicEngine *e, QrnicQp *qp,
                        &fault);
 }
 
-/* An entry for a new read or atomic; NULL: the requester has too many. */
+/*
+ * Reserves a resource for a new read or atomic. Returns NULL if the requester
+ * has exceeded its limit.
+ */
 static QrnicResource *resource_new(QrnicEngine *e, QrnicQp *qp,
                                    const QrnicPacket *pkt, uint32_t psns)
 {
@@ -265,7 +288,10 @@ static QrnicResource *resource_new(QrnicEngine *e, QrnicQp *qp,
     }
     x = &r->resource[r->resource_next];
     if (x->pending) {
-        /* One that is only being repeated has been answered: it is free. */
+        /*
+         * A resource that only repeats its response can be reused, because the
+         * request was answered before.
+         */
         if (!x->repeated) {
             return NULL;
         }
@@ -325,8 +351,8 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 }
 
 /*
- * The access failed although the pages were there just now: software has taken
- * them away, and the entry is free again.
+ * Releases the resource of an atomic whose access has failed, because software
+ * has removed a page since the check.
  */
 static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                         QrnicResource *x, enum qrnic_syndrome syndrome,
@@ -399,7 +425,10 @@ static bool receive_atomic(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     return true;
 }
 
-/* Annex A19: 8 bytes, which all see as a whole, behind all that came before */
+/*
+ * Executes an atomic write (annex A19): 8 bytes, visible as a whole, after all
+ * earlier requests.
+ */
 static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicPacket *pkt)
 {
@@ -427,9 +456,9 @@ static bool receive_atomic_write(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Annex A19. What came before is in memory already, where all can see it, for
- * every request is executed before the next one is looked at; so there is
- * nothing to do but to check. No region grants more than global visibility.
+ * Executes a flush (annex A19). All earlier data is in memory and visible,
+ * because each request is executed before the next one. So only the key is
+ * checked. No region grants more than global visibility.
  */
 static bool receive_flush(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {

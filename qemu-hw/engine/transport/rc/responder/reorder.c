@@ -1,14 +1,18 @@
 /*
- * qrnic engine: the out-of-order packets of a connection, which are buffered
- * until the packets before them have arrived
+ * qrnic engine, transport: reorder buffer of the responder
+ *
+ * sequence.c calls qrnic_reorder_put() for a packet out of order, and
+ * qrnic_reorder_take() after the packets before it have been executed. Each
+ * connection with buffered packets has a QrnicReorder, which is in one of the
+ * lists of QrnicQps.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 /*
  * A buffered packet is validated when it is executed, as if it arrived then.
- * All connections together buffer QRNIC_MAX_REORDER bytes at most. A peer must
- * not be able to occupy them for ever, with one connection or with many:
+ * All connections together buffer QRNIC_MAX_REORDER bytes at most. Three limits
+ * prevent a peer from occupying them for ever, with one connection or many.
  *
  * - A carrier keeps the headers of member packets that it has executed out of
  *   order, because a retransmission must not be executed again. Neither another
@@ -17,9 +21,9 @@
  *   out of order.
  * - The share of a connection is half of the rest of QRNIC_MAX_REORDER, divided
  *   by the number of connections that buffer something. A connection that
- *   buffers less than its share always finds room: the one that buffers most
- *   loses its packets. (The latter buffers more than a share, because lists are
- *   by powers of two and half of an average is the share.)
+ *   buffers less than its share always finds room, because the connection with
+ *   the most bytes loses its packets. (This connection buffers more than a
+ *   share, because lists are by powers of two and a share is half an average.)
  * - A connection that makes no progress for QRNIC_REORDER_TIME loses its
  *   packets. An honest requester retransmits them, because the responder
  *   reports them missing again.
@@ -35,7 +39,7 @@
 
 QEMU_BUILD_BUG_ON(QRNIC_SELECTIVE_WINDOW != QRNIC_WINDOW);
 QEMU_BUILD_BUG_ON(QRNIC_SACK_BYTES * 8 != QRNIC_WINDOW);
-/* PSNs are indices modulo the window. */
+/* PSNs modulo the window are indices, so the window must divide their range. */
 QEMU_BUILD_BUG_ON((QRNIC_PSN_MASK + 1) % QRNIC_WINDOW);
 /* One list for each power of two of buffered bytes, and one for none */
 QEMU_BUILD_BUG_ON(QRNIC_MAX_REORDER >= 1ull << (QRNIC_REORDER_LISTS - 1));
@@ -111,7 +115,7 @@ static void evict(QrnicEngine *e, QrnicQp *qp, const char *why)
 
 /*
  * Makes room for a packet of a connection that buffers less than its share.
- * Returns false if there is none.
+ * Returns false if this is impossible.
  */
 static bool make_room(QrnicEngine *e, const QrnicReorder *own, size_t size)
 {
@@ -136,8 +140,9 @@ static bool make_room(QrnicEngine *e, const QrnicReorder *own, size_t size)
 }
 
 /*
- * Counts a packet that differs from the one that is buffered with its PSN: one
- * of them is forged, or the peer is faulty. The device cannot know which.
+ * Counts a packet that differs from the buffered packet with its PSN. Either
+ * one of them is forged, or the peer is faulty. The device cannot distinguish
+ * these cases.
  */
 void qrnic_reorder_compare(QrnicEngine *e, const QrnicQp *qp,
                            const QrnicPacket *pkt)
@@ -178,7 +183,10 @@ bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
         qrnic_reorder_compare(e, qp, pkt);
         return true;
     }
-    /* Longer than any path MTU allows: no honest end sends it. */
+    /*
+     * A packet that exceeds each path MTU is dropped, because no honest peer
+     * sends it.
+     */
     if (size > QRNIC_BUFFER_MAX) {
         return false;
     }

@@ -1,23 +1,23 @@
 /*
- * qrnic engine: the responder of a reliable connection: its states, and the
- * replies that are pending until the scheduler calls qrnic_responder_step()
+ * qrnic engine, transport: states of the responder, and its pending replies
  *
  * sequence.c and execute.c call the functions qrnic_reply_*() and
- * qrnic_refuse_*() for a request. Only functions of this file change the
- * members state and replies of QrnicResponder. InfiniBand specification, 9.7.5
- * and 9.9.3.
+ * qrnic_refuse_*() for a request. The replies are pending until the scheduler
+ * calls qrnic_responder_step(), because nothing is sent from a reception. Only
+ * functions of this file change the members state and replies of
+ * QrnicResponder. InfiniBand specification, 9.7.5 and 9.9.3.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 /*
- * state: what the responder does with the next request.
+ * Member state: the treatment of the next request.
  *
  *       IN_SEQUENCE <------------------------+
  *        |   |                               | the expected request arrives
- *        |   +-- gap, no WQE, page --> RETRY_REQUESTED
+ *        |   +-- lost, no WQE, page -> RETRY_REQUESTED
  *        |                                   |
- *        +----------- request refused -------+
+ *        +---------- request rejected -------+
  *                            v
  *                    FATAL_NAK_PENDING
  *                            | the NAK is sent
@@ -29,18 +29,20 @@
  *   - No NAK is pending.
  *
  * QRNIC_RETRY_REQUESTED: the peer must retransmit from the expected PSN on.
- *   - qrnic_reply_nak() enters it: a PSN is missing, no receive WQE is posted,
- *     or a page is absent. receive_expected() enters it again if the packets
- *     behind the expected one were dropped, and no NAK has reported that.
- *   - nak is the syndrome and dropped_psn the last packet dropped behind the
- *     gap. The NAK is pending, or it has been sent. No other NAK follows for
- *     the same gap (9.7.5.2.2).
+ *   - qrnic_reply_nak() enters it if a PSN is missing, no receive WQE is
+ *     posted, or a page is absent.
+ *   - receive_expected() enters it again if the packets behind the expected
+ *     one were dropped, and no NAK has reported that.
+ *   - Member nak is the syndrome. Member dropped_psn is the last packet that
+ *     was dropped out of order. The NAK is pending, or it has been sent. No
+ *     other NAK follows for the same sequence gap (9.7.5.2.2).
  *   - receive_expected() leaves it.
  *
- * QRNIC_FATAL_NAK_PENDING: a request was refused.
- *   - qrnic_refuse_request() enters it; qrnic_responder_fail() does for a
- *     responder of a dynamic target. send_read_response() does if the key of a
- *     pending response has vanished, and sends the NAK at once.
+ * QRNIC_FATAL_NAK_PENDING: a request was rejected.
+ *   - qrnic_refuse_request() enters it. For a responder of a dynamic target
+ *     qrnic_responder_fail() does.
+ *   - send_read_response() enters it if the key of a pending response is not
+ *     valid any more, and sends the NAK at once.
  *   - All requests are dropped. A NAK is pending; nak, event and event_subtype
  *     are valid, and nak_deadline limits the wait for the wire.
  *   - send_nak() leaves it. qrnic_responder_timer() ends it without a NAK.
@@ -51,31 +53,31 @@
  *     again.
  *   - Only a reset leaves it.
  *
- * replies: the pending replies. qrnic_responder_step() sends one in each call,
- * in this order:
+ * Member replies: the pending replies, in the order in which they are sent.
+ * Each call of qrnic_responder_step() sends one.
  *
  * QRNIC_REPLY_SACK: a PSN is missing, and packets behind it are buffered.
- *   - It acknowledges only PSNs before the first pending response, so it may
- *     overtake other replies. It waits for a pending NAK, because the NAK
- *     restarts the peer.
- * QRNIC_REPLY_RNR: the peer has asked again for the response that waits.
+ *   - The SACK acknowledges only PSNs before the first pending response, so it
+ *     may overtake other replies. The SACK waits for a pending NAK, because the
+ *     NAK restarts the peer.
+ * QRNIC_REPLY_RNR: the peer has repeated the request whose response waits.
  *   - Only while QRNIC_REPLY_PAGE is set.
  * Responses to RDMA READs and atomics, in the order of their PSNs.
  *   - Not while QRNIC_REPLY_PAGE is set. The replies below wait for all
  *     responses, because their PSNs are higher.
  * QRNIC_REPLY_NAK: see the states above.
- *   - It acknowledges all PSNs before its own, so it replaces an ACK.
- * QRNIC_REPLY_ACK: of ack_psn.
+ *   - The NAK acknowledges all PSNs before its own, so it replaces an ACK.
+ * QRNIC_REPLY_ACK: an ACK with the PSN ack_psn.
  *   - A NAK, a response of a later request or a SACK replaces it.
  *
- * Two bits are conditions and not replies:
+ * Two bits are conditions and not replies.
  *
  * QRNIC_REPLY_PAGE: the memory of the oldest pending response is absent.
  *   - send_read_response() sets it. qrnic_responder_resume() removes it.
  *   - All replies but SACK and RNR wait.
  * QRNIC_REPLY_CREDITS: the last ACK or RNR NAK reported that no receive WQE is
  *   posted.
- *   - It becomes an ACK when software posts a receive WQE.
+ *   - An ACK becomes pending when software posts a receive WQE.
  */
 
 #include "qemu/osdep.h"
@@ -85,15 +87,18 @@
 #include "engine/transport/rc/responder/responder.h"
 
 /*
- * How long a fatal NAK waits for a wire that takes nothing. The other end has
- * timeouts of its own; this one's software waits for the state ERR.
+ * Time that a fatal NAK waits for a blocked wire. The peer has its own
+ * timeouts, but software at this end waits for the state ERR.
  */
 #define FATAL_NAK_WAIT (100 * SCALE_MS)
 
-/* The least for an absent page: 0.96 ms (table 45) */
+/* Least RNR timer for an absent page: 0.96 ms (table 45) */
 #define PAGE_RNR_TIMER 13
 
-/* Receive WQEs known of, below which a requester might have to wait */
+/*
+ * Number of posted receive WQEs below which the doorbell record is read again,
+ * because a requester might wait for credits
+ */
 #define FEW_RECEIVES 32
 
 /* Not inlined, because each ACK would save the registers of the trace event. */
@@ -103,7 +108,10 @@ static G_NO_INLINE void trace_pend(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
                                qp->responder->replies);
 }
 
-/* Makes a reply pending that is not sent now: an event makes it due. */
+/*
+ * Makes a reply pending without scheduling the queue pair, because a later
+ * event does that.
+ */
 static inline void pend_later(QrnicEngine *e, QrnicQp *qp, uint8_t reply)
 {
     qp->responder->replies |= reply;
@@ -198,8 +206,8 @@ static void fatal_nak_wait(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * The request is refused for good: when the NAK has gone, the queue pair goes
- * to ERR. event: 0 if a receive completion tells (9.9.3, table 59).
+ * Rejects the request: after the NAK is sent, the queue pair goes to ERR. The
+ * event is 0 if a receive completion reports the error (9.9.3, table 59).
  */
 bool qrnic_refuse_request(QrnicEngine *e, QrnicQp *qp, uint8_t syndrome,
                           uint8_t event, uint8_t event_subtype)
@@ -249,12 +257,17 @@ uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp)
 {
     uint32_t posted;
 
-    /* What is left of an SRQ, another queue pair may take (9.7.7.2). */
+    /*
+     * WQEs of an SRQ are no credits, because other queue pairs may consume them
+     * (9.7.7.2).
+     */
     if (!qrnic_qp_has_credits(qp)) {
         return QRNIC_AETH_ACK | QRNIC_CREDITS_INVALID;
     }
     posted = qrnic_rq_posted(e, qp, false);
-    /* The record is read when WQEs run out; there may be many more by now. */
+    /*
+     * The record is read again, because more WQEs may have been posted since.
+     */
     if (posted < FEW_RECEIVES) {
         posted = qrnic_rq_posted(e, qp, true);
     }
@@ -276,7 +289,10 @@ static QrnicTransport answer(QrnicQp *qp, uint8_t opcode, uint32_t psn,
     return t;
 }
 
-/* It names the transmission of the request, if this end repeats selectively. */
+/*
+ * Returns the headers of a response. With selective repeat they include the
+ * transmission number of the request.
+ */
 static QrnicTransport response(QrnicQp *qp, const QrnicResource *x,
                                uint8_t opcode, uint32_t psn)
 {
@@ -299,8 +315,9 @@ static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 }
 
 /*
- * An ACK of what has been answered, and behind it what is missing, and what has
- * come. Credits are told by ACKs and responses in their order.
+ * Sends a SACK: it acknowledges all PSNs with a response and reports missing
+ * and arrived PSNs behind them. While a response is pending the SACK has no
+ * credits, because only ACKs and responses in order report credits.
  */
 static void send_sack(QrnicEngine *e, QrnicQp *qp)
 {
@@ -352,8 +369,8 @@ static void send_nak(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 }
 
 /*
- * The page is long in coming, and the requester has lost patience. It would in
- * the end give up; so it waits as before the first packet of a response.
+ * Sends an RNR NAK because a page is absent and the requester has repeated its
+ * request. Without the RNR NAK the requester would exhaust its retries.
  */
 static void send_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicResource *x)
 {
@@ -377,7 +394,7 @@ static void send_atomic_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
     qrnic_packet_send(e, qp, &t, qrnic_packet_open(e, qp, &t, 0), 0);
 }
 
-/* False: it waits for a page. */
+/* Sends one packet of a read response. Returns false if it waits for a page. */
 static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
 {
     QrnicResponder *r = qp->responder;
@@ -397,7 +414,10 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
     QrnicFault fault;
     QrnicMkey *k;
 
-    /* The key may have gone since the request came. */
+    /*
+     * The key is checked again, because it may have been invalidated since the
+     * request.
+     */
     if (len) {
         syndrome = qrnic_remote_check(e, qp, x->srqn, x->rkey, x->va + offset,
                                       len, QRNIC_ACCESS_REMOTE_READ, &k);
@@ -413,12 +433,15 @@ static bool send_read_response(QrnicEngine *e, QrnicQp *qp, QrnicResource *x)
         return false;
     }
     if (syndrome) {
-        /* It was answered once: a repetition that fails is dropped. */
+        /*
+         * A failed repetition is dropped, because the request was answered
+         * before.
+         */
         if (x->repeated) {
             qrnic_resource_finish(r, x);
             return true;
         }
-        /* What comes after this response will not be answered. */
+        /* Later responses are dropped, because the queue pair goes to ERR. */
         r->responses_pending = 0;
         qrnic_responder_state_set(e, qp, QRNIC_FATAL_NAK_PENDING);
         r->event = QRNIC_EVENT_QP_ACCESS_ERROR;
@@ -498,7 +521,10 @@ bool qrnic_responder_step(QrnicEngine *e, QrnicQp *qp)
     return false;
 }
 
-/* Nothing comes after a fatal NAK, so nothing is lost if it never goes. */
+/*
+ * Ends the wait of a fatal NAK for a blocked wire. The peer loses nothing but
+ * the reason, because no reply follows a fatal NAK.
+ */
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
@@ -507,7 +533,7 @@ void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp)
         return;
     }
     if (qrnic_now(e) < r->nak_deadline) {
-        /* The timer may be armed for a deadline of buffered packets. */
+        /* The timer may have expired for a deadline of buffered packets. */
         qrnic_timer_advance(e, &qp->timer, r->nak_deadline);
     } else if (qrnic_path_stands_still(e, qp, &r->wire_epoch)) {
         qrnic_replies_cancel(e, qp, QRNIC_REPLY_NAK);

@@ -1,6 +1,11 @@
 /*
- * qrnic engine: the responder of a reliable connection: its life, and requests
- * kept for repetition
+ * qrnic engine, transport: responder resources, and creation of the responder
+ *
+ * A resource is a read, atomic or flush whose response can be repeated. The
+ * file execute.c reserves a resource, and reply.c sends its response. For a
+ * duplicate sequence.c calls qrnic_resource_repeat(). The newest
+ * max_dest_rd_atomic resources are kept in a ring, even after their response is
+ * sent.
  *
  * InfiniBand specification, 9.7.5.1.2.
  *
@@ -11,7 +16,7 @@
 #include "trace.h"
 #include "engine/transport/rc/responder/responder.h"
 
-/* The oldest of those that are to be answered. */
+/* Returns the oldest resource with a pending response. */
 QrnicResource *qrnic_resource_first(QrnicResponder *r)
 {
     for (uint32_t i = 0; i < r->resource_count; i++) {
@@ -32,7 +37,10 @@ void qrnic_resource_finish(QrnicResponder *r, QrnicResource *x)
     r->responses_pending--;
 }
 
-/* 9.7.5.1.2: the stored result again, or the read executed again. */
+/*
+ * Repeats a response (9.7.5.1.2): a read is executed again, an atomic returns
+ * the stored value.
+ */
 bool qrnic_resource_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
@@ -47,7 +55,9 @@ bool qrnic_resource_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
             skipped > qrnic_psn_distance(x->first_psn, x->last_psn)) {
             continue;
         }
-        /* It must be what it was, or a rest of it. */
+        /*
+         * A duplicate must be the same request, or request the rest of a read.
+         */
         if (pkt->t.rkey != x->rkey || pkt->t.va != x->va + offset ||
             pkt->t.srqn != x->srqn ||
             (read && pkt->t.dma_len != x->length - offset)) {
@@ -68,11 +78,14 @@ bool qrnic_resource_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         qrnic_schedule(e, qp);
         return waits;
     }
-    /* It is dropped, because its entry has been used for a newer request. */
+    /*
+     * The duplicate is dropped, because its entry has been used for a newer
+     * request.
+     */
     return false;
 }
 
-/* The entry that is n older than the newest one */
+/* Returns the nth resource before the newest one. */
 static QrnicResource *resource_back(const QrnicResponder *r, uint32_t n)
 {
     return &r->resource[(r->resource_next + r->resource_count - 1 - n) %
@@ -86,7 +99,10 @@ bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count)
     for (uint32_t n = count; n < r->resource_count; n++) {
         const QrnicResource *x = resource_back(r, n);
 
-        /* One that is only being repeated has been answered. */
+        /*
+         * A resource that only repeats its response has been answered, so it
+         * may be lost.
+         */
         if (x->pending && !x->repeated) {
             return false;
         }
@@ -94,7 +110,10 @@ bool qrnic_responder_can_keep(const QrnicQp *qp, uint32_t count)
     return true;
 }
 
-/* max_dest_rd_atomic may have changed: the newest are kept. */
+/*
+ * Resizes the ring after a change of max_dest_rd_atomic. The newest resources
+ * are kept.
+ */
 void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicResponder *r = qp->responder;
@@ -102,7 +121,7 @@ void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp)
     uint32_t keep = MIN(count, r->resource_count);
     QrnicResource *resource;
 
-    /* Before the first read or atomic none are there to keep. */
+    /* The ring is allocated at the first read or atomic. */
     if (!r->resource_count || r->resource_count == count) {
         return;
     }

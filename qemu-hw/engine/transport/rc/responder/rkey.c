@@ -1,6 +1,9 @@
 /*
- * qrnic engine: the responder of a reliable connection: what keys allow the
- * other end
+ * qrnic engine, transport: rights of the peer to memory
+ *
+ * execute.c calls these functions before each access of a request, and reply.c
+ * again for each packet of a read response. No state is kept. For XRC the PD is
+ * that of the SRQ which the request names (A14).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +12,10 @@
 #include "trace.h"
 #include "engine/transport/rc/responder/responder.h"
 
-/* The PD that keys must be of; an XRC target uses that of the SRQ (A14). */
+/*
+ * Returns the PD of valid keys: that of the queue pair, or that of the SRQ for
+ * an XRC target (A14).
+ */
 uint32_t qrnic_remote_pd(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
 {
     const QrnicSrq *srq;
@@ -18,7 +24,7 @@ uint32_t qrnic_remote_pd(QrnicEngine *e, const QrnicQp *qp, uint32_t srqn)
         return qp->pd->number;
     }
     srq = qrnic_xrc_srq(e, qp, srqn);
-    return srq ? srq->ctx.pd : 0;       /* no key is of PD 0 */
+    return srq ? srq->ctx.pd : 0;       /* no key belongs to PD 0 */
 }
 
 void qrnic_remote_trace(QrnicEngine *e, const QrnicQp *qp, uint32_t rkey,

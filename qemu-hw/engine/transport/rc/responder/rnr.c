@@ -1,11 +1,11 @@
 /*
- * qrnic engine: the responder of a reliable connection: RNR NAKs, which make
- * the requester retransmit later
+ * qrnic engine, transport: the responder decides on RNR NAKs
  *
- * execute.c calls these functions when a request needs a receive WQE, or when
- * an access has met an absent page. reply.c sends the RNR NAK, and the request
- * stays expected. sequence.c calls qrnic_rnr_is_over() for later packets.
- * InfiniBand specification, 9.7.5.2.
+ * An RNR NAK makes the requester retransmit later. For each request that needs
+ * a receive WQE, or has met an absent page, execute.c calls these functions.
+ * Then reply.c sends the RNR NAK, and the request stays expected. For later
+ * packets sequence.c calls qrnic_rnr_is_over(). InfiniBand specification,
+ * 9.7.5.2.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #include "trace.h"
 #include "engine/transport/rc/responder/responder.h"
 
-/* Always returns false. */
+/* Makes an RNR NAK pending. Always returns false. */
 static bool retry_later(QrnicEngine *e, QrnicQp *qp, uint8_t timer)
 {
     trace_qrnic_responder_rnr(e->config.name, qp->number, qp->responder->epsn,
@@ -30,14 +30,17 @@ bool qrnic_rnr_take_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     bool tagged = qp->srq && qp->srq->tags &&
                   pkt->info->flags & QRNIC_OPF_SEND;
 
-    /* The request has consumed it before its memory was found absent. */
+    /*
+     * The WQE is kept from the first transmission, which has met an absent
+     * page.
+     */
     if (r->in.recv) {
         return true;
     }
     switch (tagged ? qrnic_tagged_take(e, qp, &r->in, pkt) :
                      qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
-        /* The RNR NAK reports that no receive WQE is posted. */
+        /* The RNR NAK itself reports that no receive WQE is posted. */
         if (qrnic_qp_has_credits(qp)) {
             qrnic_reply_credits(e, qp);
         } else {
@@ -61,7 +64,10 @@ bool qrnic_rnr_page_fault(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     if (!qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, syndrome, fault)) {
         return false;
     }
-    /* The retransmitted packet begins the message again. */
+    /*
+     * The retransmitted packet begins the message again, so no message is in
+     * progress.
+     */
     if (pkt->info->flags & QRNIC_OPF_START) {
         qp->responder->in.message = QRNIC_IDLE;
     }
@@ -70,10 +76,10 @@ bool qrnic_rnr_page_fault(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 }
 
 /*
- * Packets out of sequence behind an RNR NAK were in flight before the NAK
- * arrived. If such a packet arrives a second time, and the time of the NAK has
- * passed, then the requester has retransmitted, and the expected packet is
- * lost.
+ * Returns true if the requester must get another NAK. Packets behind an RNR NAK
+ * were in flight before the NAK arrived. If such a packet arrives again after
+ * the time of the NAK, the requester has retransmitted, so the expected packet
+ * is lost.
  */
 bool qrnic_rnr_is_over(QrnicEngine *e, const QrnicResponder *r, uint32_t psn)
 {

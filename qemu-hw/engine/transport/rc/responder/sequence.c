@@ -1,6 +1,12 @@
 /*
- * qrnic engine: the responder of a reliable connection: which request comes
- * next, its timer and the end of it
+ * qrnic engine, transport: the responder decides on each request by its PSN
+ *
+ * rc_receive() calls qrnic_responder_receive(). The expected request is
+ * executed, a request below the expected PSN is a duplicate, and one above it
+ * is buffered or dropped. Replies become pending in reply.c. The scheduler
+ * calls qrnic_responder_go_on() to execute buffered packets, one in each call.
+ * The expected PSN and the state of the message are in qp->responder between
+ * calls.
  *
  * InfiniBand specification, 9.7.3 and 9.7.5.2.
  *
@@ -13,7 +19,7 @@
 #include "engine/transport/rc/responder/responder.h"
 #include "engine/transport/shared/shared.h"
 
-/* Is the opcode one that may follow (9.7.4.1.2)? */
+/* Returns true if the opcode may follow the previous one (9.7.4.1.2). */
 static bool sequence_ok(const QrnicQp *qp, const QrnicPacket *pkt)
 {
     const QrnicResponder *r = qp->responder;
@@ -29,7 +35,10 @@ static bool sequence_ok(const QrnicQp *qp, const QrnicPacket *pkt)
                              QRNIC_IN_WRITE);
 }
 
-/* The XRCETH names an SRQ of the domain, the same one in all of a message. */
+/*
+ * Returns true if the XRCETH names an SRQ of the domain, the same one in all
+ * packets of a message.
+ */
 static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 {
     QrnicResponder *r = qp->responder;
@@ -37,7 +46,7 @@ static bool xrceth_ok(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     if (!qp->ops->of_domain) {
         return true;
     }
-    /* After an RNR NAK the same request must be repeated. */
+    /* After an RNR NAK only the same request is valid. */
     if (r->in.recv && r->in.recv->srqn != pkt->t.srqn) {
         return false;
     }
@@ -60,8 +69,8 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
 
     /*
      * A pending RNR NAK is canceled, because the request has been
-     * retransmitted. A pending NAK of a gap is not: packets behind the gap were
-     * dropped, and only the NAK makes the peer retransmit them (9.7.5.2.2).
+     * retransmitted. A pending NAK of a sequence gap stays, because packets
+     * were dropped and only the NAK makes the peer retransmit them (9.7.5.2.2).
      */
     qrnic_responder_state_set(e, qp, QRNIC_IN_SEQUENCE);
     if (r->nak != QRNIC_NAK_SEQUENCE) {
@@ -72,13 +81,16 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
         return;
     }
     done = qrnic_responder_execute(e, qp, pkt, placed, &psns);
-    /* Its completion may have failed, too. */
+    /* The completion may have failed the queue pair. */
     if (!done || qrnic_responder_has_failed(r)) {
         return;
     }
     r->epsn = qrnic_psn_add(r->epsn, psns);
     if (qrnic_psn_diff(r->dropped_psn, r->epsn) < 0) {
-        /* The dropped packets have been retransmitted before. */
+        /*
+         * The NAK is canceled, because the dropped packets have been
+         * retransmitted.
+         */
         qrnic_replies_cancel(e, qp, QRNIC_REPLY_NAK);
     } else if (r->replies & QRNIC_REPLY_NAK) {
         qrnic_responder_state_set(e, qp, QRNIC_RETRY_REQUESTED);
@@ -89,7 +101,7 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
     if (flags & QRNIC_OPF_KEPT) {
         return;
     }
-    /* A NAK not sent may have stood for an ACK, too. */
+    /* A canceled NAK has replaced an ACK, so the ACK is sent here. */
     if (pkt->t.ack_req || (nak && !(r->replies & QRNIC_REPLY_NAK))) {
         qrnic_reply_ack(e, qp, pkt->t.psn);
     } else if (r->replies & QRNIC_REPLY_ACK) {
@@ -98,8 +110,8 @@ static void receive_expected(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Reports the gap before a packet. With adaptive routing the gap may fill by
- * itself, so it is reported only if it is still there after some time.
+ * Reports the sequence gap before a packet. With adaptive routing the missing
+ * packet may only be late, so the report waits for some time.
  */
 static void gap_tell(QrnicEngine *e, QrnicQp *qp)
 {
@@ -129,14 +141,15 @@ void qrnic_responder_gap_timer(QrnicEngine *e, QrnicQp *qp)
     if (qp->attr.options & qp->peer_options & QRNIC_QPO_SELECTIVE_REPEAT) {
         qrnic_reply_sack(e, qp);
     } else if (r->state == QRNIC_IN_SEQUENCE) {
-        /* One NAK for each gap (9.7.5.2.2) */
+        /* Only one NAK is sent for each sequence gap (9.7.5.2.2). */
         qrnic_reply_nak(e, qp, QRNIC_NAK_SEQUENCE);
     }
 }
 
 /*
  * Executes the expected request. Buffered packets whose PSN lies inside a read
- * response are dropped. If a gap remains, the requester is sent a SACK.
+ * response are dropped. If a sequence gap remains, the requester is sent a
+ * SACK.
  */
 static void receive_in_order(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, bool placed)
@@ -182,7 +195,10 @@ bool qrnic_responder_go_on(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-/* Both ends repeat selectively, or place in any order: what comes is kept. */
+/*
+ * Returns true if packets out of order are buffered: both ends have selective
+ * repeat, or both have adaptive routing.
+ */
 static bool keeps(const QrnicQp *qp, const QrnicPacket *pkt)
 {
     return (qp->attr.options & QRNIC_QPO_SELECTIVE_REPEAT &&
@@ -208,7 +224,10 @@ static bool keep_ahead(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
     if (!qrnic_reorder_put(e, qp, pkt, placed || early)) {
         return false;
     }
-    /* Once it is known to have come, as it must not be handed over twice */
+    /*
+     * The packet is delivered only after it is recorded as arrived, because it
+     * must not be delivered twice.
+     */
     if (early) {
         qrnic_add(e, QRNIC_COUNTER_RX_INNER_EARLY, 1);
         qrnic_encapsulated_receive(e, qp, pkt);
@@ -227,8 +246,8 @@ static void receive_duplicate(QrnicEngine *e, QrnicQp *qp,
         }
     } else if (pkt->t.ack_req) {
         /*
-         * Not the newest PSN: a read between them may have lost its response,
-         * and must not seem acknowledged.
+         * The ACK has the PSN of the duplicate. The newest PSN would
+         * acknowledge reads between them, too, whose response may be lost.
          */
         qrnic_reply_ack(e, qp, pkt->t.psn);
     }
@@ -264,7 +283,7 @@ void qrnic_responder_receive(QrnicEngine *e, QrnicQp *qp,
         if (keep_ahead(e, qp, pkt, ahead)) {
             return;
         }
-        /* One NAK for each gap (9.7.5.2.2). */
+        /* Only one NAK is sent for each sequence gap (9.7.5.2.2). */
         tell = r->state == QRNIC_IN_SEQUENCE ||
                qrnic_rnr_is_over(e, r, pkt->t.psn);
         if (r->state == QRNIC_IN_SEQUENCE ||
@@ -287,7 +306,7 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
         qrnic_schedule(e, qp);
     } else if (r->replies & QRNIC_REPLY_CREDITS &&
                !qrnic_responder_has_failed(r) && qrnic_rq_posted(e, qp, true)) {
-        /* An ACK of its own brings the requester the credits (9.7.7.2.5). */
+        /* A separate ACK reports the credits to the requester (9.7.7.2.5). */
         qrnic_replies_cancel(e, qp, QRNIC_REPLY_CREDITS);
         qrnic_reply_ack(e, qp, qrnic_psn_add(r->epsn, -1));
     }
@@ -295,7 +314,10 @@ void qrnic_responder_doorbell(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_responder_flush_one(QrnicEngine *e, QrnicQp *qp)
 {
-    /* Buffered packets are not executed any more. */
+    /*
+     * Buffered packets are dropped, because the queue pair executes no more
+     * requests.
+     */
     qrnic_reorder_cleanup(e, qp);
     return qrnic_inbound_flush(e, qp, &qp->responder->in);
 }

@@ -1,9 +1,12 @@
 /*
- * qrnic engine: the responder of a reliable connection: sends that come to an
- * SRQ with a tag list
+ * qrnic engine, transport: sends to an SRQ with a tag list
  *
- * The headers are libibverbs' struct ibv_tmh and struct ibv_rvh; see chapter
- * "Tag matching" of the manual.
+ * execute.c calls qrnic_tagged_take() through rnr.c for the first packet of a
+ * send, then qrnic_tagged_place() and qrnic_tagged_placed() for each packet. A
+ * message that matches an entry of the list goes into the buffer of the entry;
+ * other messages consume a receive WQE. Between packets in->recv holds the
+ * entry or WQE. The headers are struct ibv_tmh and struct ibv_rvh of
+ * libibverbs. Manual, chapter Tag matching.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,7 +20,10 @@ enum {
     TMH_NO_TAG, TMH_RENDEZVOUS, TMH_FIN, TMH_EAGER
 };
 
-/* What the message is: TMH_NO_TAG also where its headers cannot be */
+/*
+ * Returns the kind of a message. Messages with malformed headers are counted
+ * and count as TMH_NO_TAG.
+ */
 static uint8_t message_kind(QrnicEngine *e, const QrnicPacket *pkt)
 {
     const uint8_t *p = pkt->payload;
@@ -39,7 +45,10 @@ static uint8_t message_kind(QrnicEngine *e, const QrnicPacket *pkt)
     return TMH_NO_TAG;
 }
 
-/* The message goes into the buffer of the entry, as into that of a WQE. */
+/*
+ * Describes the buffer of the entry as a receive WQE, so that the message is
+ * written to it.
+ */
 static void entry_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                        QrnicTag *t, const QrnicPacket *pkt)
 {
@@ -83,7 +92,10 @@ QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     return take;
 }
 
-/* Why the data of a rendezvous is software's business; SYN_NONE: it is not */
+/*
+ * Returns the reason why software must read the data of a rendezvous; SYN_NONE:
+ * the device reads the data.
+ */
 static uint8_t left_to_software(const QrnicQp *qp, const QrnicTag *t)
 {
     if (qrnic_rendezvous_length(t) > t->length) {
@@ -149,7 +161,10 @@ static void rendezvous_matched(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     }
     cqe.byte_len = qrnic_rendezvous_length(t);
     t->solicited = pkt->t.solicited;
-    /* Before the CQE, which may take the queue pair to ERR */
+    /*
+     * The read is queued before the CQE, because the CQE may take the queue
+     * pair to ERR, and the flush then completes the entry.
+     */
     qrnic_rendezvous_ask(e, qp, t);
     qrnic_complete_tagged(e, qp, &cqe, t->header);
 }
