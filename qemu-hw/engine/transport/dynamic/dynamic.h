@@ -1,7 +1,11 @@
 /*
- * qrnic engine: dynamic connections: an initiator is a requester of a reliable
- * connection that connects to where its WQEs lead, a target has responders for
- * those who connect. See the manual's chapter.
+ * qrnic engine, transport: private header of dynamic connections
+ *
+ * An initiator is a requester that connects to the target of each WQE. A target
+ * owns a fixed number of responders, and gives one to each connected initiator.
+ * The files initiator.c and target.c have the tables of operations of both
+ * types. Only target.c calls the functions below. Manual, chapter Dynamic
+ * connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,25 +15,25 @@
 
 #include "engine/transport/rc/rc.h"
 
-/* The number a is newer than b. */
+/* Returns true if the number a is newer than b. */
 static inline bool qrnic_connection_newer(uint32_t a, uint32_t b)
 {
     return qrnic_psn_diff(a, b) > 0;
 }
 
 /*
- * responder.c: one of a target's; in state RTS it has a connection, else it is
- * in RESET.
+ * responder.c: responder of a target. In RTS it has a connection; otherwise it
+ * is in RESET.
  */
 extern const QrnicQpOps qrnic_dynamic_responder_ops;
 
 void qrnic_dynamic_responder_start(QrnicEngine *e, QrnicQp *qp,
                                    const QrnicAddressVector *av,
                                    const QrnicTransport *connect);
-/* A request of its connection */
+/* Receives a request of the connection. */
 void qrnic_dynamic_responder_receive(QrnicEngine *e, QrnicQp *qp,
                                      const QrnicPacket *p);
-/* The connection is no more. */
+/* Ends the connection and returns the responder to RESET. */
 void qrnic_dynamic_responder_stop(QrnicEngine *e, QrnicQp *qp,
                                   const char *why);
 

@@ -1,8 +1,13 @@
 /*
- * qrnic engine: dynamic connections: the initiator
+ * qrnic engine, transport: the initiator of dynamic connections
  *
- * It has one connection at a time: to where the WQE leads that the requester
- * has taken last.
+ * An initiator has one connection at a time, to the target of the WQE that its
+ * requester has consumed last. The requester calls initiator_reach() for each
+ * WQE. A WQE with another target waits until the ring is empty. Then
+ * initiator_step() sends DISCONNECT to the old target and CONNECT to the new
+ * one. The first answer of the target calls accepted(). If idle, the timer
+ * disconnects. The state between calls is Initiator, in qp->type_state. Manual,
+ * chapter Dynamic connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,20 +17,25 @@
 #include "trace.h"
 #include "engine/transport/dynamic/dynamic.h"
 
-/* The longest wait after a CNAK, in doublings of the first one */
+/* Most doublings of the wait after a CNAK */
 #define MAX_BACK_OFF 10
 
 typedef struct Initiator {
-    QrnicDynamicSeg to;         /* if there is: */
-    bool wanted;                /* a connection, or one that is to be made */
-    /* Path and number are its own; else still those of the one before. */
+    /* target of the connection; valid if there is one */
+    QrnicDynamicSeg to;
+    bool wanted;                /* Connection exists or must be made */
+    /*
+     * Path and number are set for the connection. Otherwise they are those of
+     * the previous one.
+     */
     bool begun;
-    bool disconnect_due;        /* from where the path leads */
-    bool followed;              /* requests went behind the first CONNECT: */
+    /* DISCONNECT is pending along the current path */
+    bool disconnect_due;
+    bool followed;              /* requests followed the first CONNECT */
     int64_t followed_at;
-    uint32_t psn;               /* of CONNECT */
-    unsigned refusals;          /* for want of a responder */
-    int64_t idle_at;            /* there is nothing to do since a while */
+    uint32_t psn;               /* PSN of CONNECT */
+    unsigned refusals;          /* CNAKs because no responder was free */
+    int64_t idle_at;            /* time to disconnect, because idle */
 } Initiator;
 
 static Initiator *state_of(const QrnicQp *qp)
@@ -107,8 +117,8 @@ static void send_disconnect(QrnicEngine *e, QrnicQp *qp)
 
 /*
  * Returns the number of a new connection: real time in units of 1,024 ns, but
- * more than the last number. So the number is newer for a peer that remembers
- * a connection before a reset or of an earlier process.
+ * more than the last number. So the number is newer for a peer that remembers a
+ * connection before a reset or of an earlier process.
  */
 static uint32_t connection_number(QrnicEngine *e)
 {
@@ -120,7 +130,7 @@ static uint32_t connection_number(QrnicEngine *e)
     return t->connection & 0xffffff;
 }
 
-/* From now on path and number are those of the new connection. */
+/* Sets path and number of the new connection. */
 static void connection_begin(QrnicEngine *e, QrnicQp *qp)
 {
     Initiator *d = qp->type_state;
@@ -148,8 +158,9 @@ static void send_connect(QrnicEngine *e, QrnicQp *qp)
                 qp->attr.options & QRNIC_QPO_FULL_HANDSHAKE || d->refusals;
 
     /*
-     * The target may have executed what followed the first one, and may have
-     * forgotten that when this one comes.
+     * The target may have executed the requests behind the first CONNECT, and
+     * may have forgotten their connection since. A late CONNECT could execute
+     * them twice, so the queue pair fails.
      */
     if (d->followed && qrnic_now(e) - d->followed_at >
                        QRNIC_DYNAMIC_CONNECT_TIME * SCALE_MS) {
@@ -165,7 +176,7 @@ static void send_connect(QrnicEngine *e, QrnicQp *qp)
     qrnic_requester_connect_sent(e, qp, full);
 }
 
-/* What makes or ends a connection goes before requests. */
+/* Sends one packet: DISCONNECT and CONNECT before requests. */
 static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
 {
     Initiator *d = qp->type_state;
@@ -178,7 +189,7 @@ static bool initiator_step(QrnicEngine *e, QrnicQp *qp)
         return true;
     }
     if (!qrnic_requester_connect_is_due(qp)) {
-        /* The WQE that it takes may need another connection. */
+        /* The WQE that the step consumes may need another connection. */
         return qrnic_requester_step(e, qp) ||
                (qrnic_requester_may_run(qp) &&
                 qrnic_requester_connect_is_due(qp));
@@ -215,7 +226,7 @@ static void busy(QrnicEngine *e, QrnicQp *qp)
 
     if (qrnic_requester_connect_again(e, qp, ns, QRNIC_SYN_DYNAMIC_BUSY)) {
         d->refusals++;
-        d->followed = false;    /* no responder has executed the requests */
+        d->followed = false;    /* No responder has executed the requests. */
     }
 }
 
@@ -229,7 +240,7 @@ static void refused(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     Initiator *d = qp->type_state;
 
-    /* One that comes behind another answer is old. */
+    /* A CNAK after another answer is old, so it is dropped. */
     if (!qrnic_requester_is_connecting(qp) || p->t.psn != d->psn) {
         drop(e, qp, p);
         return;
@@ -337,7 +348,10 @@ static bool initiator_check(const QrnicDynamicAttr *in)
            in->idle <= QRNIC_DYNAMIC_MAX_IDLE;
 }
 
-/* The address of the target is in each WQE. */
+/*
+ * Transitions without an address, because each WQE has the address of its
+ * target
+ */
 static const QrnicTransition initiator_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_RTR, QRNIC_QP_PATH_MTU, QRNIC_QP_OPTIONS },

@@ -1,5 +1,13 @@
 /*
- * qrnic engine: dynamic connections: the target
+ * qrnic engine, transport: the target of dynamic connections
+ *
+ * The demultiplexer calls target_receive(). A CONNECT gets a free responder and
+ * an ACCEPT, or a CNAK with the reason. Answers wait in a ring until the
+ * scheduler calls target_transmit(). Requests go to the responder of their
+ * initiator, found by GID and number. Connections that have ended are
+ * remembered for DYNAMIC_RESPONDER_IDLE, so that late duplicates of their
+ * packets are dropped. The state between calls is Target, in qp->type_state.
+ * Manual, chapter Dynamic connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,35 +20,35 @@
 #include "engine/qp/qp_rate.h"
 #include "engine/transport/dynamic/dynamic.h"
 
-/* Answers that wait for their turn; a power of two */
+/* Most pending answers; a power of two */
 #define ANSWERS 64
 
-/* reason 0: ACCEPT */
+/* Pending answer; reason 0 is an ACCEPT */
 typedef struct Answer {
     QrnicAddressVector av;
     uint32_t initiator, connection, psn;
     uint8_t reason;
 } Answer;
 
-/* A connection that was given up: what repeats its packets comes too late. */
+/* Connection that has ended. Later duplicates of its packets are dropped. */
 typedef struct Ended {
     uint8_t gid[16];
     uint32_t initiator, connection;
     int64_t made_at;
-    int64_t until;              /* it is remembered; 0: there is none */
+    int64_t until;              /* end of the memory; 0: no entry */
 } Ended;
 
 typedef QLIST_HEAD(, QrnicQp) PeerList;
 
 typedef struct Target {
-    uint32_t *responder;        /* their numbers */
+    uint32_t *responder;        /* numbers of the responders */
     uint32_t count;
-    /* Those that have a connection, by who is at the other end of it */
+    /* Responders with a connection, by GID and number of the initiator */
     PeerList *bucket;
     uint32_t buckets;           /* a power of two */
     Answer answer[ANSWERS];
     uint32_t head, tail;
-    bool path_set;              /* the path is that of the answer at the tail */
+    bool path_set;              /* qp->path is that of the answer at the tail */
     Ended ended[QRNIC_DYNAMIC_ENDED];
     uint32_t ended_next;
 } Target;
@@ -88,7 +96,10 @@ static void drop(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
     trace_qrnic_roce_drop(e->config.name, qp->number, p->t.psn, "connection");
 }
 
-/* Back to where the packet came from. False: the GID is not ours any more. */
+/*
+ * Finds the address of the sender of a packet. Returns false if the destination
+ * GID has been removed.
+ */
 static bool address_of(QrnicEngine *e, const QrnicPacket *p,
                        QrnicAddressVector *av)
 {
@@ -150,11 +161,15 @@ static void remember(QrnicEngine *e, QrnicQp *qp, const QrnicQp *r)
 
 /*
  * Returns true if a CONNECT with the number may have been sent before the
- * connection. Packets are in the network for QRNIC_DYNAMIC_RESPONDER_IDLE at
- * most. Afterwards any other number is that of a new connection, because the
- * numbers of an idle or restarted initiator may have wrapped around. The clock
- * stops with the VM, because packets that arrive meanwhile wait in the input:
- * by real time an old duplicate among them would pass for a new CONNECT.
+ * connection.
+ *
+ * Packets are in the network for at most QRNIC_DYNAMIC_RESPONDER_IDLE.
+ * Afterwards any other number is that of a new connection, because the numbers
+ * of an idle or restarted initiator may have wrapped around.
+ *
+ * The clock stops with the VM, because packets that arrive meanwhile wait in
+ * the input. By real time an old duplicate among them would be accepted as a
+ * new CONNECT.
  */
 static bool is_older(QrnicEngine *e, uint32_t number, uint32_t connection,
                      int64_t made_at)
@@ -180,7 +195,7 @@ static bool has_ended(QrnicEngine *e, const QrnicQp *qp, const QrnicPacket *p)
     return false;
 }
 
-/* Why not, or 0 */
+/* Returns the reason to reject a CONNECT, or 0. */
 static uint8_t refusal(const QrnicQp *qp, const QrnicTransport *t)
 {
     if (t->access_key != qp->ctx.dynamic.access_key) {
@@ -248,7 +263,10 @@ static void target_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
 }
 
-/* The oldest answer: first its path, for which it may have to wait */
+/*
+ * Sends the oldest answer, in two steps: the first one sets the path, because
+ * the scheduler must check that path before a packet is sent.
+ */
 static bool answer_step(QrnicEngine *e, QrnicQp *qp)
 {
     Target *d = qp->type_state;
@@ -290,7 +308,7 @@ static QrnicReadyList target_transmit(QrnicEngine *e, QrnicQp *qp,
     return qrnic_reliable_transmit(e, qp, budget, NULL, answer_step);
 }
 
-/* None has a connection, and nobody gets an answer. */
+/* Ends all connections and drops all pending answers. */
 static void target_init(QrnicEngine *e, QrnicQp *qp)
 {
     Target *t = qp->type_state;
@@ -336,7 +354,10 @@ static bool target_created(QrnicEngine *e, QrnicQp *qp)
     return true;
 }
 
-/* Where all queue pairs go, some of them are gone already. */
+/*
+ * Frees the responders. If all queue pairs are freed, some responders are gone
+ * already.
+ */
 static void target_cleanup(QrnicEngine *e, QrnicQp *qp)
 {
     Target *t = qp->type_state;
@@ -363,7 +384,7 @@ static QrnicResult target_check(QrnicEngine *e, const QrnicQpCtx *in)
     QrnicQpCtx queues = *in;
     QrnicResult result;
 
-    /* It has no queue of its own, and is rung by nobody, but has these. */
+    /* A target has no queue and no doorbell, but it has these three objects. */
     queues.pd = queues.recv_cq = queues.srq = 0;
     result = qrnic_qp_no_queues_check(e, &queues);
     if (result.status != QRNIC_ST_OK) {
@@ -378,7 +399,10 @@ static QrnicResult target_check(QrnicEngine *e, const QrnicQpCtx *in)
     if (!srq) {
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
     }
-    /* Its completions go elsewhere; a responder has no rendezvous. */
+    /*
+     * The SRQ of an XRC domain completes to its own CQ; and a responder of a
+     * target has no rendezvous.
+     */
     if (srq->ctx.xrcd || srq->tags) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);
     }

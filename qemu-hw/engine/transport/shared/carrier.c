@@ -1,10 +1,12 @@
 /*
- * qrnic engine: shared connections: a carrier QP sends and receives
- * encapsulated packets as a reliable connection does messages of one packet
+ * qrnic engine, transport: a carrier QP sends and receives encapsulated packets
  *
- * The requester appends the packets that members.c has queued to its ring, and
- * the responder delivers received ones to their members. Manual, chapter Shared
- * connections.
+ * A carrier QP is a reliable connection whose messages have one packet each.
+ * The requester calls qrnic_carrier_message_take(), which appends a packet that
+ * members.c has queued to the ring. After the ACK of the peer
+ * message_complete() frees the packet. The responder calls
+ * qrnic_encapsulated_receive() for each message, which delivers the packet to
+ * its member. Manual, chapter Shared connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,7 +15,10 @@
 #include "trace.h"
 #include "engine/transport/shared/shared_private.h"
 
-/* A carrier QP accesses no memory, so it needs no rights and no reads. */
+/*
+ * Transitions without access rights and reads, because a carrier QP accesses no
+ * memory
+ */
 static const QrnicTransition carrier_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT },
@@ -31,7 +36,10 @@ const QrnicStates qrnic_carrier_states = {
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to)
 {
-    /* Members rely on the path: its MTU, and where it leads. */
+    /*
+     * A carrier QP with members cannot be reset, because members depend on its
+     * path and its MTU.
+     */
     if (to == QRNIC_QPS_RESET && qrnic_carrier_in_use(qp)) {
         return qrnic_refuse(QRNIC_ST_BUSY, 0);
     }
@@ -56,7 +64,7 @@ void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp)
 
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
-    /* Number 0 names no queue pair. */
+    /* Number 0 is no queue pair, so it is never learned. */
     if (!qp->attr.dest_qpn && p->t.src_qpn &&
         p->t.psn == qrnic_responder_expected_psn(qp)) {
         qp->attr.dest_qpn = p->t.src_qpn;
@@ -82,7 +90,7 @@ static bool message_follows(const QrnicQp *qp)
     return qp->carrier->queued;
 }
 
-/* No completion reports an encapsulated packet. */
+/* Returns true because no completion reports an encapsulated packet. */
 static bool message_is_silent(const void *object)
 {
     return true;
@@ -150,8 +158,8 @@ bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * Parses the encapsulated packet. Returns its member, or NULL unless it is an
- * RC packet to a member of this carrier QP that can receive it.
+ * Parses the encapsulated packet. Returns its member, or NULL unless the packet
+ * is an RC packet to a member of this carrier QP that can receive it.
  */
 static QrnicQp *encapsulated_parse(QrnicEngine *e, const QrnicQp *carrier,
                                    const QrnicPacket *outer, QrnicPacket *p)
@@ -193,7 +201,9 @@ void qrnic_encapsulated_receive(QrnicEngine *e, QrnicQp *carrier,
     QrnicQp *qp = encapsulated_parse(e, carrier, outer, &p);
     QrnicCounterSet *before;
 
-    /* An introduction, which qrnic_carrier_accepts() has handled */
+    /*
+     * An introduction has no payload; qrnic_carrier_accepts() has handled it.
+     */
     if (!outer->payload_len) {
         qrnic_add(e, QRNIC_COUNTER_RX_INNER, 1);
         return;

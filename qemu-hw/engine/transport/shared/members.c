@@ -1,13 +1,14 @@
 /*
- * qrnic engine: shared connections: the members of a carrier QP, and their
- * packets on the way into it
+ * qrnic engine, transport: members of a carrier QP, and their queued packets
  *
  * A member is an RC queue pair whose output is a carrier QP in place of the
- * wire: it opens and sends a packet as any queue pair does, and the packet is
- * encapsulated and queued here. carrier.c dequeues it when the window of the
- * carrier QP has room, and frees it when the peer has acknowledged it. A member
- * that finds no room waits in a list, in the order in which members began to
- * wait. Manual, chapter Shared connections.
+ * wire. Requester and responder of the member call member_wait(), member_open()
+ * and member_send() through qp->out. The packet is encapsulated and queued
+ * here. The file carrier.c dequeues the packet when the window has room, and
+ * frees it after its acknowledgement.
+ *
+ * A member that finds no room waits in a list, in the order in which members
+ * began to wait. Manual, chapter Shared connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,7 +28,9 @@ static void packet_put(QrnicEngine *e, QrnicEncapsulated *p)
     qrnic_buffer_put(e, p, packet_size(p));
 }
 
-/* Removes the packet from the list of its member, which forgets it. */
+/*
+ * Removes the packet from the list of its member, which may be freed before it.
+ */
 static void disown(QrnicEncapsulated *p)
 {
     if (p->member) {
@@ -132,7 +135,10 @@ void qrnic_carrier_queue_clear(QrnicEngine *e, QrnicCarrier *c)
     open_packet_drop(e, c);
 }
 
-/* Each carrier QP always has room for one packet, so that it makes progress. */
+/*
+ * Returns true if a packet can be queued. Each carrier QP has room for at least
+ * one packet, so that it makes progress.
+ */
 static bool has_room(const QrnicEngine *e, const QrnicCarrier *c)
 {
     return !c->kept || (c->queued < QRNIC_CARRIER_QUEUE &&
@@ -140,8 +146,8 @@ static bool has_room(const QrnicEngine *e, const QrnicCarrier *c)
 }
 
 /*
- * Returns true if no other member has waited longer: otherwise a member with
- * much to send would take the room before the members that wait for it.
+ * Returns true if no other member has waited longer. Otherwise a member with
+ * much to send would use the room before the members that wait for it.
  */
 static bool is_first(const QrnicCarrier *c, const QrnicMember *m)
 {
@@ -151,7 +157,10 @@ static bool is_first(const QrnicCarrier *c, const QrnicMember *m)
            (m->waits_since && m->waits_since < first->waits_since);
 }
 
-/* A member that was woken but found no room keeps its place in the order. */
+/*
+ * Appends the member to the waiting list. A member that was woken but found no
+ * room keeps its place in the order.
+ */
 static void wait_begin(QrnicCarrier *c, QrnicMember *m)
 {
     QrnicMember *later = NULL;
@@ -196,7 +205,10 @@ static QrnicReadyList member_wait(QrnicEngine *e, QrnicQp *qp)
     QrnicCarrier *c = m->carrier;
 
     if (c->qp->state == QRNIC_QPS_ERR) {
-        /* Else it would begin again with members that it has failed already. */
+        /*
+         * A failure that has begun is not restarted, because it would begin
+         * with members that have failed already.
+         */
         if (!c->failing) {
             qrnic_carrier_error_entered(e, c->qp);
         }
@@ -224,7 +236,10 @@ void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp)
         wait_end(m);
         qrnic_schedule(e, m->qp);
     }
-    /* Woken members may have nothing to send any more; then wake others. */
+    /*
+     * Woken members may have nothing to send, so the carrier QP wakes others
+     * later.
+     */
     if (!QTAILQ_EMPTY(&c->waiting)) {
         qrnic_schedule(e, qp);
     }
@@ -345,7 +360,7 @@ void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp)
     QTAILQ_INSERT_TAIL(&m->carrier->members, m, next);
     qp->member = m;
     qp->out = &member_output;
-    /* The cache holds no contexts of members. */
+    /* The context leaves the cache, because members have no cached contexts. */
     qrnic_context_away(e, qp);
     qrnic_context_gone(e);
     trace_qrnic_member_join(e->config.name, qp->attr.carrier, qp->number);

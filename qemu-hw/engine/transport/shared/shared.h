@@ -1,10 +1,13 @@
 /*
- * qrnic engine: shared connections, for the reliable transport
+ * qrnic engine, transport: shared connections, for the reliable transport
  *
- * A carrier QP is a reliable connection whose messages are encapsulated
- * packets of its members, one packet each. A member is an RC queue pair whose
- * output is the carrier QP. The tables of operations in rc/ name the functions
- * below. Manual, chapter Shared connections.
+ * A carrier QP is a reliable connection whose messages are encapsulated packets
+ * of its members, one packet in each message. A member is an RC queue pair
+ * whose output is the carrier QP. The tables of operations in rc/connection.c
+ * name the functions below.
+ *
+ * A member joins in the transition to RTR and leaves in RESET or when it is
+ * freed. Manual, chapter Shared connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,48 +18,54 @@
 #include "engine/qp/qp.h"
 
 /*
- * members.c: operations of RC queue pairs
+ * members.c: operations of RC queue pairs. The first one checks the carrier QP
+ * that MODIFY_QP names, its state, path MTU and options.
  */
 QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                       const QrnicQpAttr *in, uint8_t to);
 /*
- * Called on the transition to RESET. A member leaves its carrier QP, and is
- * entered into the context cache again.
+ * Follows the transition to RESET. A member leaves its carrier QP, and gets a
+ * context in the cache again.
  */
 void qrnic_member_reset(QrnicEngine *e, QrnicQp *qp);
-/* Called on the transition to RTR. Joins the carrier QP, if it names one. */
+/*
+ * Follows the transition to RTR. The queue pair joins the carrier QP that its
+ * attributes name, if any.
+ */
 void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp);
-/* Called when a queue pair is freed. A member leaves its carrier QP. */
+/* Removes a member from its carrier QP, because the queue pair is freed. */
 void qrnic_member_leave(QrnicQp *qp);
 
-/*
- * members.c: operations of carrier QPs
- */
+/* members.c: operations of carrier QPs */
 void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp);
-/* Called after the requester is freed */
+/* Frees the carrier state. Called after the requester is freed. */
 void qrnic_carrier_free(QrnicEngine *e, QrnicQp *qp);
 bool qrnic_carrier_in_use(const QrnicQp *qp);
-/* Fails all members, each when the carrier QP is scheduled. */
+/* Begins to fail all members, one in each step of the flush. */
 void qrnic_carrier_error_entered(QrnicEngine *e, QrnicQp *qp);
 /* Schedules members that wait for room, if there is room. */
 void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp);
 
-/*
- * carrier.c: operations of carrier QPs
- */
+/* carrier.c: operations of carrier QPs */
 extern const QrnicStates qrnic_carrier_states;
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to);
-/* Called on the transition to RTS, after qrnic_rc_start_send() */
+/* Follows the transition to RTS, after qrnic_rc_start_send(). */
 void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp);
-/* Appends the next encapsulated packet to the ring of the requester. */
+/*
+ * Appends the next encapsulated packet to the ring of the requester. Returns
+ * false if there is none or the ring is full.
+ */
 bool qrnic_carrier_message_take(QrnicEngine *e, QrnicQp *qp);
 /*
- * Called in ERR. Frees a packet, or else fails a member. Returns false if
- * neither is left.
+ * Frees a packet, or else fails a member, in ERR. Returns false if neither is
+ * left.
  */
 bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp);
-/* Returns true if the request comes from the connected carrier QP. */
+/*
+ * Returns true if the request comes from the connected carrier QP. A carrier QP
+ * that does not know its peer learns the number from the first request.
+ */
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
 /*
  * Returns true if the member can receive the encapsulated packet now, although

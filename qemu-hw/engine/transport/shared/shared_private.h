@@ -1,6 +1,10 @@
 /*
- * qrnic engine: shared connections, within their folder: the state of a carrier
- * QP and of a member
+ * qrnic engine, transport: private header of shared connections
+ *
+ * Defines the state of a carrier QP and of a member. A packet of a member is
+ * first in the queue of the carrier QP. Then it is in the ring of the requester
+ * until the peer has acknowledged it. Only members.c and carrier.c include this
+ * header.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,7 +17,10 @@
 
 typedef struct QrnicEncapsulated QrnicEncapsulated;
 
-/* The packet of a member from when it is sent to when the peer has it */
+/*
+ * Packet of a member, from the time it is sent until the peer has acknowledged
+ * it
+ */
 struct QrnicEncapsulated {
     QTAILQ_ENTRY(QrnicEncapsulated) next;
     QLIST_ENTRY(QrnicEncapsulated) of_member;
@@ -26,13 +33,14 @@ struct QrnicEncapsulated {
 struct QrnicCarrier {
     QrnicQp *qp;
     QTAILQ_HEAD(, QrnicMember) members;
-    QTAILQ_HEAD(, QrnicMember) waiting; /* for room; the longest wait first */
-    uint64_t waits;             /* how many waits have begun */
-    QrnicMember *failing;       /* in ERR: the next member to fail, or NULL */
+    /* members that wait for room, longest wait first */
+    QTAILQ_HEAD(, QrnicMember) waiting;
+    uint64_t waits;             /* number of waits that have begun */
+    QrnicMember *failing;       /* next member to fail, in ERR; or NULL */
     QTAILQ_HEAD(, QrnicEncapsulated) queue;
     uint32_t queued;            /* packets in the queue */
     uint32_t kept;              /* packets in the queue and in flight */
-    QrnicEncapsulated *open_packet;     /* opened and not sent; or NULL */
+    QrnicEncapsulated *open_packet;     /* opened, but not sent; or NULL */
 };
 
 struct QrnicMember {
@@ -40,16 +48,17 @@ struct QrnicMember {
     QrnicCarrier *carrier;
     QTAILQ_ENTRY(QrnicMember) next, next_waiting;
     uint64_t waits_since;       /* place among waiting members; 0: none */
-    QLIST_HEAD(, QrnicEncapsulated) packets;    /* sent, not acknowledged */
+    /* packets without acknowledgement */
+    QLIST_HEAD(, QrnicEncapsulated) packets;
 };
 
-/* members.c */
+/* members.c: the queue of packets, and members */
 void qrnic_carrier_introduce(QrnicEngine *e, QrnicCarrier *c);
 void qrnic_carrier_queue_clear(QrnicEngine *e, QrnicCarrier *c);
 /* Returns the oldest packet of the queue, which the caller frees; or NULL. */
 QrnicEncapsulated *qrnic_carrier_dequeue(QrnicCarrier *c);
 void qrnic_encapsulated_free(QrnicEngine *e, QrnicEncapsulated *p);
-/* In ERR: returns the next member to fail, or NULL. */
+/* Returns the next member to fail, in ERR; or NULL. */
 QrnicMember *qrnic_carrier_next_failing(QrnicCarrier *c);
 void qrnic_member_carrier_failed(QrnicEngine *e, QrnicQp *qp,
                                  uint8_t syndrome);
