@@ -166,7 +166,7 @@ struct QrnicQp {
 
     QrnicPieceList *piece_list; /* local_operation.c; else NULL */
     QrnicSegmentation *segmentation;    /* raw packet in segments; else NULL */
-    /* coalesce.c: last TCP frame; else NULL */
+    /* coalesce.c: expected TCP frame; else NULL */
     QrnicContinuation *continuation;
     /* list of responders of a target, in RTS */
     QLIST_ENTRY(QrnicQp) next_peer;

@@ -1,8 +1,14 @@
 /*
- * qrnic engine: RoCE packets from the wire to their queue pair
+ * qrnic engine, layer transport: the demultiplexer of RoCE packets
  *
- * InfiniBand specification, 9.6 (packet validation), and annexes A16
- * and A17.
+ * The layer fabric calls qrnic_roce_receive() for each RoCE frame from the wire
+ * or from the loopback queue. A packet is parsed and its ICRC checked. Then
+ * type, state, pkey and addresses of its queue pair are compared, and
+ * QrnicQpOps.receive is called. If the context of the queue pair is not cached,
+ * context.c buffers the frame. No state remains between calls. Each dropped
+ * packet is counted.
+ *
+ * InfiniBand specification, 9.6 (packet validation), and annexes A16 and A17.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,14 +33,20 @@ static void count_accepted(QrnicEngine *e, const QrnicPacket *p)
               p->h->network == QRNIC_NET_GRH);
 }
 
-/* What makes connections is of the service of what goes through them. */
+/*
+ * Returns the service of a packet. Packets that make connections belong to the
+ * service of dynamic connections.
+ */
 static uint8_t service_of(const QrnicPacket *p)
 {
     return p->info->flags & QRNIC_OPF_CONTROL ? QRNIC_SERVICE_DC :
            p->t.opcode & QRNIC_SERVICE_MASK;
 }
 
-/* Its rate can follow a CNP: a connection with one other end */
+/*
+ * Returns true if the rate of the queue pair can follow CNPs: a connection with
+ * one peer, on the wire.
+ */
 static bool has_rate(const QrnicQp *qp)
 {
     return qp->ops->service >= 0 && !qp->ops->is_datagram &&
@@ -42,8 +54,8 @@ static bool has_rate(const QrnicQp *qp)
 }
 
 /*
- * The other end has seen marks (A17.9). What is forged or not as it should be
- * must not slow anybody down.
+ * Receives a CNP (A17.9). A CNP that is forged or malformed is ignored, because
+ * it must not slow down the queue pair.
  */
 static void receive_notification(QrnicEngine *e, QrnicQp *qp,
                                  const QrnicPacket *p)
@@ -77,8 +89,8 @@ static void receive_notification(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Owes the peer a CNP if the packet is marked. A dynamic target knows its peers
- * itself.
+ * Makes a CNP pending if the packet has a CE mark. A dynamic target does this
+ * itself, because only it knows its peers.
  */
 static void check_mark(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
@@ -90,7 +102,7 @@ static void check_mark(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
 }
 
-/* A packet that names this queue pair */
+/* Validates a packet against its queue pair, and receives it. */
 static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     bool response = p->info->flags & QRNIC_OPF_RESPONSE;
@@ -100,7 +112,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
              p->t.psn);
         return;
     }
-    /* Each end of an XRC connection has one half. */
+    /* An XRC queue pair has only one half: a requester or a responder. */
     if (response ? qp->ops->no_responses : qp->ops->no_requests) {
         drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p->t.dest_qpn,
              p->t.psn);
@@ -120,7 +132,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
              p->t.dest_qpn, p->t.psn);
         return;
     }
-    /* A group is addressed by MULTICAST_QPN only (10.5.1). */
+    /* A multicast group is addressed by MULTICAST_QPN only (10.5.1). */
     if (qp->ops->is_datagram || qp->ops->answers_any ?
         qrnic_gid_is_multicast(p->h->dgid) :
         !qrnic_path_matches(&qp->path, p)) {
@@ -141,11 +153,17 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
     QrnicCounterSet *before;
     bool notification;
 
-    /* In the fatal state what is under way inside the device stops, too. */
+    /*
+     * Packets inside the device are dropped, because the device stops in the
+     * fatal state.
+     */
     if (e->fatal) {
         return 1;
     }
-    /* What we sent ourselves was in no hands but ours. */
+    /*
+     * The ICRC of a loopback packet is not checked, because the packet never
+     * left the device.
+     */
     switch (loopback ? qrnic_packet_parse_unchecked(&p, h) :
                        qrnic_packet_parse(&p, h, e->config.icrc)) {
     case QRNIC_PARSE_MALFORMED:

@@ -1,5 +1,9 @@
 /*
- * qrnic engine, floor transport: its life
+ * qrnic engine, layer transport: init, reset and cleanup of the layer
+ *
+ * Registers all types of queue pairs and the receivers of frames, and allocates
+ * QrnicTransports. The engine calls the operations in this table (see
+ * core/core.h). A new type of queue pair needs one line in transport_init().
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,7 +34,8 @@ static void transport_init(QrnicEngine *e)
     e->queue->srq_gone = qrnic_xrc_srq_destroyed;
     e->transport = g_new0(QrnicTransports, 1);
     /*
-     * Chooses the implementation of the CRC now, so that no packet is delayed.
+     * The first call chooses the implementation of the CRC, so that no packet
+     * is delayed.
      */
     qrnic_crc32(QRNIC_CRC32_INIT, NULL, 0);
     e->transport->flow = g_new0(struct QrnicFlow *, e->config.max_flow);

@@ -1,8 +1,11 @@
 /*
- * qrnic engine: a message on its way into memory, as both kinds of connection
- * have it: a send goes into a receive WQE, a write to where its key leads
+ * qrnic engine, layer transport: messages that arrive on a connection
  *
- * What is done about one that cannot go on, each kind says for itself.
+ * Writes sends to receive WQEs, and RDMA writes to the memory of their key, for
+ * reliable and unreliable connections. The callers are rc/responder/execute.c
+ * and uc.c, for each packet of a message. QrnicInbound holds the message
+ * between packets. The callers decide on errors: a reliable connection sends a
+ * NAK, an unreliable one drops the message.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -91,7 +94,10 @@ bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in)
     if (!in->recv) {
         return false;
     }
-    /* Of a buffer that is not only its own there is nothing to flush. */
+    /*
+     * A streaming buffer is not flushed here, because it belongs to other
+     * messages, too.
+     */
     if (in->recv->stream) {
         in->message = QRNIC_IDLE;
         qrnic_inbound_give_back(e, qp, in);
@@ -184,7 +190,10 @@ void qrnic_inbound_send_end(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
     done(e, qp, in, pkt, QRNIC_CQE_RECV, in->received, in->received);
 }
 
-/* Rights of the queue pair, then key, PD, range and rights of the key. */
+/*
+ * Checks the rights of the queue pair, then key, PD, range and rights of the
+ * key.
+ */
 enum qrnic_syndrome qrnic_inbound_check(QrnicEngine *e, QrnicQp *qp,
                                         uint32_t pd, uint32_t rkey,
                                         uint64_t va, uint64_t len,
@@ -196,7 +205,10 @@ enum qrnic_syndrome qrnic_inbound_check(QrnicEngine *e, QrnicQp *qp,
     return qrnic_memory_check_qp(e, rkey, pd, qp->number, va, len, access, k);
 }
 
-/* A write of nothing needs no key (9.7.4.1.5, C9-88), but the right. */
+/*
+ * Checks the key of a write. An empty write needs no key (9.7.4.1.5, C9-88),
+ * but the right of the queue pair.
+ */
 static enum qrnic_syndrome write_check(QrnicEngine *e, QrnicQp *qp, uint32_t pd,
                                        uint32_t rkey, uint64_t va, uint64_t len,
                                        QrnicMkey **k)
@@ -237,7 +249,10 @@ bool qrnic_inbound_write_fits(const QrnicInbound *in, const QrnicPacket *pkt)
                                               after < in->dma_len;
 }
 
-/* The rights are looked at for each packet: a key may go at any time. */
+/*
+ * Writes the payload of a packet. The rights are checked for each packet,
+ * because a key may be invalidated at any time.
+ */
 enum qrnic_syndrome qrnic_inbound_write(QrnicEngine *e, QrnicQp *qp,
                                         QrnicInbound *in,
                                         const QrnicPacket *pkt, uint32_t pd,

@@ -1,5 +1,11 @@
 /*
- * qrnic engine: datagram queue pairs that are in multicast groups
+ * qrnic engine, layer transport: multicast groups of UD queue pairs
+ *
+ * Executes the commands that attach a queue pair to a group and detach it, and
+ * delivers datagrams to a group. The demultiplexer calls
+ * qrnic_multicast_receive(). If a group is large, the frame is copied to
+ * multicast_rest, and the phase FRAMES of later rounds delivers it to the other
+ * queue pairs. No other frame is received in between.
  *
  * InfiniBand specification, 10.5.
  *
@@ -10,7 +16,7 @@
 #include "trace.h"
 #include "engine/transport/transport.h"
 
-/* Queue pairs that get a frame in one go */
+/* Most queue pairs that receive a frame in one round */
 #define MULTICAST_BUDGET 64
 
 static QrnicResult check(QrnicEngine *e, uint32_t qpn, const QrnicMulticast *in)
@@ -62,8 +68,9 @@ QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
 }
 
 /*
- * To one at least. True: there may be more; *after: the last one looked at;
- * *delivered: how many it was delivered to
+ * Delivers a frame to the group, to at least one queue pair. Returns true if
+ * others remain. *after is the serial number of the last attachment served,
+ * *delivered the number of queue pairs served.
  */
 static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
                          uint64_t *after, unsigned *delivered)
@@ -100,7 +107,10 @@ static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
     return false;
 }
 
-/* There may be more: no other frame overtakes this one. */
+/*
+ * Delivers a frame. If queue pairs remain, delivering is set, so that no other
+ * frame overtakes this one.
+ */
 unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
                                  bool loopback)
 {
@@ -142,8 +152,9 @@ void qrnic_multicast_process(QrnicEngine *e)
     QrnicPacket p;
 
     /*
-     * It was parsed before, and nobody else has the copy; what it was copied
-     * from may have changed in between.
+     * The copy is parsed without a check of the ICRC, because the original was
+     * checked. The parser results are checked again, because the original may
+     * have changed while it was copied.
      */
     if (r && !qrnic_budget_spent(e) &&
         (qrnic_packet_parse_unchecked(&p, &r->headers) !=

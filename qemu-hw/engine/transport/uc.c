@@ -1,8 +1,13 @@
 /*
- * qrnic engine: unreliable connections
+ * qrnic engine, layer transport: unreliable connections
  *
- * InfiniBand specification, 9.8.2: messages of any length, of which nothing is
- * acknowledged; one that lost a packet is dropped as a whole.
+ * Sends and receives messages of any length without acknowledgements.
+ * qrnic_transmit() calls uc_send() for each packet of a WQE; the demultiplexer
+ * calls uc_receive(). A message that has lost a packet is dropped as a whole,
+ * and its receive WQE serves the next message. Unreliable, in qp->type_state,
+ * holds both PSNs and the messages in progress.
+ *
+ * InfiniBand specification, 9.8.2.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,10 +18,10 @@
 #include "engine/transport/rc/reliability.h"
 
 typedef struct Unreliable {
-    /* send */
+    /* Sender */
     uint32_t next_psn;
-    uint64_t sent;              /* bytes of the WQE that is under way */
-    /* receive */
+    uint64_t sent;              /* bytes of the current WQE */
+    /* Receiver */
     uint32_t epsn;
     QrnicInbound in;
 } Unreliable;
@@ -62,11 +67,12 @@ static void uc_query(const QrnicQp *qp, QrnicQpAttr *out)
     out->rq_psn = state_of(qp)->epsn;
 }
 
-/*
- * Send
- */
+/* Sender */
 
-/* One packet of the message under way. False: it failed. */
+/*
+ * Sends one packet of the current message. Returns false if the payload cannot
+ * be read.
+ */
 static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                         uint8_t *syndrome, QrnicFault *fault)
 {
@@ -90,7 +96,7 @@ static bool send_packet(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
     };
     uint8_t *payload;
 
-    /* SEND_x and WRITE_x follow each other in the same order. */
+    /* The opcodes WRITE_x have the same order as SEND_x. */
     if (first && last) {
         t.opcode += QRNIC_OP_UC_SEND_ONLY - QRNIC_OP_UC_SEND_FIRST + imm;
     } else if (last) {
@@ -142,8 +148,8 @@ static bool uc_flush(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * Receive. What is wrong with a packet costs its message, and only what is
- * wrong with the receiver's own WQE costs the queue pair.
+ * Receiver. An invalid packet drops its message. Only an invalid receive WQE
+ * fails the queue pair, because any peer can send an invalid packet.
  */
 
 static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
@@ -151,7 +157,7 @@ static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
 {
     QrnicInbound *in = &state_of(qp)->in;
 
-    /* A receive WQE that it had serves the next message (9.8.2.2.1). */
+    /* The receive WQE is kept for the next message (9.8.2.2.1). */
     in->message = QRNIC_IDLE;
     if (in->recv && in->recv->stream) {
         qrnic_inbound_give_back(e, qp, in);
@@ -167,7 +173,10 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
     drop_message(e, qp, p->t.psn, why);
 }
 
-/* The pages serve a later message. */
+/*
+ * Drops a message that has met an absent page. The page fault is reported,
+ * because later messages need the page, too.
+ */
 static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
                         const QrnicFault *fault)
 {
@@ -175,7 +184,10 @@ static void drop_absent(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
     drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
 }
 
-/* False: there is none, or it is bad; the message is dropped. */
+/*
+ * Consumes a receive WQE. Returns false if none is posted or it is invalid; the
+ * message is dropped.
+ */
 static bool recv_take(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
 {
     QrnicInbound *in = &state_of(qp)->in;
@@ -212,7 +224,7 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
     switch (qrnic_inbound_send(e, qp, in, p, &fault)) {
     case QRNIC_PLACED_TOO_LONG:
-        /* Anybody can send such a packet: it must not cost the WQE. */
+        /* Any peer can send such a packet, so it must not consume the WQE. */
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     case QRNIC_PLACED_ABSENT:
@@ -274,7 +286,10 @@ static void uc_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     bool write = flags & QRNIC_OPF_WRITE;
 
     qrnic_inbound_arrived(e, qp);
-    /* A new message may begin with any PSN: what is missing was lost. */
+    /*
+     * A new message may begin with any PSN, because missing packets are never
+     * retransmitted.
+     */
     if (flags & QRNIC_OPF_START) {
         qrnic_add(e, QRNIC_COUNTER_OUT_OF_SEQUENCE, p->t.psn != u->epsn);
         if (u->in.message != QRNIC_IDLE) {

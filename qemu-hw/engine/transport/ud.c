@@ -1,5 +1,11 @@
 /*
- * qrnic engine: unreliable datagrams, and the general services interface
+ * qrnic engine, layer transport: unreliable datagrams and the general services
+ * interface
+ *
+ * Sends and receives UD datagrams; the GSI is a UD queue pair with number 1.
+ * For each WQE, whose message is one packet, qrnic_transmit() calls ud_send().
+ * The demultiplexer and multicast.c call qrnic_datagram_receive(). Only the PSN
+ * of the next datagram is kept between calls.
  *
  * InfiniBand specification, 9.8.3 (transport), 10.2.5 (Q_Keys), 13.5 (QP1).
  *
@@ -18,9 +24,7 @@ static uint32_t qkey_of(const QrnicQp *qp)
     return qp->ops == &qrnic_gsi_ops ? QRNIC_GSI_QKEY : qp->attr.qkey;
 }
 
-/*
- * Send
- */
+/* Sender */
 
 static void refuse(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                    uint8_t *status, uint8_t *syndrome, uint8_t why,
@@ -33,7 +37,7 @@ static void refuse(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                       "WQE at index %" PRIu32 ": %s", wqe->index, rule);
 }
 
-/* NULL: it can be used. */
+/* Returns NULL if the address is valid, or else the rule that it violates. */
 static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
 {
     static const uint8_t zero[16];
@@ -59,7 +63,10 @@ static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
     return NULL;
 }
 
-/* The message of a WQE is one packet. False: it waits for a page. */
+/*
+ * Sends the message of a WQE as one packet. Returns false if it waits for a
+ * page.
+ */
 static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
                     uint8_t *status, uint8_t *syndrome)
 {
@@ -99,9 +106,7 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     return true;
 }
 
-/*
- * Receive
- */
+/* Receiver */
 
 static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
                  enum qrnic_counter why)
@@ -111,7 +116,10 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
                           qrnic_counter_name(why));
 }
 
-/* The WQE of a stream stays taken: its buffer is the open one now. */
+/*
+ * Returns a WQE to its queue. The WQE of a stream stays consumed, because its
+ * buffer is the open one now.
+ */
 static void give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
     qrnic_rq_give_back(e, qp, wqe);
@@ -172,7 +180,10 @@ static void deliver(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe,
         qrnic_stream_end(e, wqe, cqe.byte_len, &cqe);
         qrnic_add(e, QRNIC_COUNTER_RX_DATAGRAM, 1);
     } else if (cqe.syndrome == QRNIC_SYN_PAGE_FAULT) {
-        /* The page serves a later one; this one is lost. */
+        /*
+         * The datagram is dropped. The page fault is reported, because later
+         * datagrams need the page, too.
+         */
         qrnic_page_fault(e, qp, QRNIC_SIDE_RECV, QRNIC_SYN_PAGE_FAULT, &fault);
         give_back(e, qp, wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_PAGE_FAULT);
@@ -218,7 +229,7 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         break;
     }
     if (wqe.length < QRNIC_GRH_SIZE + p->payload_len) {
-        /* Anybody can send such a packet: it must not cost the WQE. */
+        /* Any peer can send such a packet, so it must not consume the WQE. */
         give_back(e, qp, &wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
@@ -239,7 +250,10 @@ static void ud_query(const QrnicQp *qp, QrnicQpAttr *out)
     out->sq_psn = qp->datagram_psn;
 }
 
-/* Datagrams wait for nothing; a receive WQE is looked for when one comes. */
+/*
+ * Operations of all types with datagrams. Receive doorbells are ignored,
+ * because the record is read when a datagram arrives.
+ */
 #define DATAGRAM \
     .capability = QRNIC_CAP_UD, \
     .service = QRNIC_SERVICE_UD, \
@@ -255,7 +269,7 @@ static void ud_query(const QrnicQp *qp, QrnicQpAttr *out)
     .send = ud_send, \
     .receive = qrnic_datagram_receive
 
-/* Of all types with datagrams */
+/* Transitions of all types with datagrams */
 static const QrnicTransition datagram_transitions[] = {
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT,
       0, QRNIC_QP_PKEY_INDEX | QRNIC_QP_PORT | QRNIC_QP_QKEY },
@@ -281,7 +295,10 @@ static const QrnicStates ud_states = {
     ud_transitions, ARRAY_SIZE(ud_transitions), &datagram_states,
 };
 
-/* QP1 belongs to a port from the beginning. */
+/*
+ * Transition with an optional port, because QP1 belongs to a port from the
+ * beginning
+ */
 static const QrnicTransition gsi_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT,
       QRNIC_QP_PKEY_INDEX | QRNIC_QP_QKEY, QRNIC_QP_PORT },

@@ -1,5 +1,9 @@
 /*
- * qrnic engine: which send WQEs each type of queue pair has
+ * qrnic engine, layer transport: send WQEs of each type of queue pair
+ *
+ * Each type names one of these functions in QrnicQpOps.shape. Before a WQE is
+ * decoded, work_queue.c calls it to learn if the opcode exists and which
+ * segments it has. The functions have no state. Manual, chapter on WQEs.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,11 +11,11 @@
 #include "qemu/osdep.h"
 #include "engine/transport/transport.h"
 
-/* Of keys that can be made invalid by whoever uses them, there are some. */
+/* Capabilities with keys that a peer or a WQE can invalidate */
 #define CAP_INVALIDATE (QRNIC_CAP_MW | QRNIC_CAP_FAST_REG | \
                         QRNIC_CAP_INDIRECT_MKEY)
 
-/* Messages and operations on keys that RC, UC and XRC have */
+/* Returns the shape of operations that RC, UC and XRC have in common. */
 static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
                                uint8_t opcode)
 {
@@ -36,7 +40,10 @@ static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
     case QRNIC_WQE_BIND_MW:
         return (QrnicWqeShape) { .known = caps & QRNIC_CAP_MW, .bind = true };
     case QRNIC_WQE_REG_MR:
-        /* Its pages are bus addresses: only the kernel may say them. */
+        /*
+         * Only the kernel may use this operation, because its pages are bus
+         * addresses.
+         */
         return (QrnicWqeShape) { .known = fast_reg && qp->db_page == 0,
                                  .reg = true };
     case QRNIC_WQE_REG_INDIRECT:
@@ -48,7 +55,10 @@ static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
     }
 }
 
-/* What is answered by more than an ACK, and sends with invalidate, besides */
+/*
+ * Returns the shape of operations of reliable types: reads, atomics and sends
+ * with invalidate are added to those of connected().
+ */
 static QrnicWqeShape reliable(const QrnicEngine *e, const QrnicQp *qp,
                               uint8_t opcode)
 {

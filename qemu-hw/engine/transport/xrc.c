@@ -1,8 +1,10 @@
 /*
- * qrnic engine: extended reliable connections: their SRQs
+ * qrnic engine, layer transport: SRQs of extended reliable connections
  *
- * An initiator is a requester, a target a responder that finds the SRQ in each
- * packet. InfiniBand specification, annex A14.
+ * An XRC initiator is a requester, and a target is a responder that finds the
+ * SRQ in each packet; both are in rc/. The responder calls qrnic_xrc_srq(), and
+ * DESTROY_SRQ calls qrnic_xrc_srq_destroyed(). No state is kept here.
+ * InfiniBand specification, annex A14.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -36,9 +38,9 @@ QrnicSrq *qrnic_xrc_target_srq(QrnicEngine *e, const QrnicQp *qp)
 }
 
 /*
- * A target does not hold the SRQs that it receives into: it may outlive the
- * process that they are of. Its next packet is refused, as no SRQ has that
- * number any more.
+ * Ends the use of an SRQ by all targets. A target does not count as a user of
+ * an SRQ, because the target may outlive the process that owns the SRQ. The
+ * next packet of the target for this SRQ is rejected.
  */
 void qrnic_xrc_srq_destroyed(QrnicEngine *e, const QrnicSrq *srq)
 {

@@ -1,5 +1,8 @@
 /*
- * qrnic engine: checksums of Ethernet frames (RFC 791, 768, 8200, 9293)
+ * qrnic engine, layer transport: checksums of Ethernet frames
+ *
+ * Pure functions, called by raw_packet.c and segment.c for each frame that is
+ * received or sent. RFC 791, 768, 8200, 9293.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,8 +19,9 @@ static uint16_t sum_fold(uint64_t sum)
 }
 
 /*
- * Ones-complement sum of big-endian 16-bit words. It may be taken over words
- * of the other byte order, and wider ones, and swapped in the end (RFC 1071).
+ * Returns the ones' complement sum of big-endian 16-bit words. The sum is
+ * computed over little-endian 32-bit words and swapped at the end, which is
+ * faster (RFC 1071).
  */
 uint16_t qrnic_checksum_add(const uint8_t *p, size_t len)
 {
@@ -34,7 +38,7 @@ uint16_t qrnic_checksum_add(const uint8_t *p, size_t len)
     return folded << 8 | folded >> 8;
 }
 
-/* The IPv4 header is there, and what it says of lengths is true. */
+/* Returns true if an IPv4 header with valid lengths is present. */
 static bool has_ipv4(const QrnicHeaders *h)
 {
     return h->network == QRNIC_NET_IPV4 && h->ip_total;
@@ -47,8 +51,8 @@ static size_t l4_checksum_at(const QrnicHeaders *h)
 }
 
 /*
- * Over pseudo header and segment. Behind the extension headers of IPv6 the
- * walk finds no ports: such packets are left to software.
+ * Returns the sum over pseudo header and segment. Packets with IPv6 extension
+ * headers have no ports in h, so their checksums are left to software.
  */
 static uint16_t l4_sum(const QrnicHeaders *h)
 {
@@ -61,7 +65,7 @@ static uint16_t l4_sum(const QrnicHeaders *h)
                     qrnic_checksum_add(h->frame + h->l4, h->l4_len));
 }
 
-/* UDP over IPv4 may go without checksum. */
+/* Returns true for UDP over IPv4 without a checksum, which is allowed. */
 static bool l4_unchecked(const QrnicHeaders *h)
 {
     return h->network == QRNIC_NET_IPV4 &&
@@ -90,7 +94,10 @@ bool qrnic_checksums_bad(const QrnicHeaders *h, uint8_t *flags)
 void qrnic_checksum_store(uint8_t *at, uint16_t sum)
 {
     sum = ~sum;
-    /* Zero means "no checksum" in UDP; the other zero is as good. */
+    /*
+     * A sum of 0 is stored as 0xffff, its other representation, because 0 means
+     * "no checksum" in UDP.
+     */
     qrnic_st_be16(at, sum ? sum : 0xffff);
 }
 

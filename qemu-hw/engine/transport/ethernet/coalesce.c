@@ -1,9 +1,11 @@
 /*
- * qrnic engine: which received frame continues the one before: segments of TCP
- * that software may join, and cut again into the very same frames
+ * qrnic engine, layer transport: received TCP frames that software may join
  *
- * No frame is held back for it, and each is in its own buffers as it came. All
- * that is kept is what the next frame of the queue must look like.
+ * raw_packet.c calls qrnic_coalesce() for each frame that a queue receives. If
+ * the frame continues the previous one, the CQE reports this. Software can then
+ * join both, and cut them into the same frames again. No frame is delayed, and
+ * each stays in its own buffer. qp->continuation holds the expected headers of
+ * the next frame.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,16 +14,21 @@
 #include "trace.h"
 #include "engine/transport/transport.h"
 
-/* With a tag, IPv6, which is longer than IPv4, and all options of TCP */
+/*
+ * Longest headers: with a tag, IPv6, which is longer than IPv4, and all TCP
+ * options
+ */
 #define HEADER_MAX (QRNIC_ETH_LEN + QRNIC_VLAN_LEN + QRNIC_IPV6_LEN + 60)
 
 QEMU_BUILD_BUG_ON(HEADER_MAX > UINT8_MAX);
 
 struct QrnicContinuation {
-    uint32_t sequence;          /* of the frame that continues it */
-    uint16_t identification;    /* of its IPv4 */
-    uint16_t segment;           /* bytes of data in the first; none has more */
-    uint8_t length;             /* of the headers, as comparable() has them: */
+    uint32_t sequence;          /* sequence number of the next frame */
+    uint16_t identification;    /* IPv4 identification of the next frame */
+    /* data bytes of the first frame, which no later one may exceed */
+    uint16_t segment;
+    /* length of the headers, as comparable() writes them */
+    uint8_t length;
     uint8_t header[HEADER_MAX];
 };
 
@@ -32,8 +39,9 @@ void qrnic_coalesce_drop(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * TCP with data and right checksums; no options of IPv4, no fragment, nothing
- * behind the packet, and no flag but ACK and PSH.
+ * Returns true if the frame can be joined: TCP with data and correct checksums.
+ * IPv4 options, fragments, trailing bytes, and TCP flags other than ACK and PSH
+ * prevent this.
  */
 static bool can_be_joined(const QrnicHeaders *h, uint8_t flags)
 {
@@ -50,7 +58,10 @@ static bool can_be_joined(const QrnicHeaders *h, uint8_t flags)
            (tcp[QRNIC_TCP_FLAGS] & ~QRNIC_TCP_PSH) == QRNIC_TCP_ACK;
 }
 
-/* The headers, without what may differ between frames that are joined */
+/*
+ * Copies the headers without the fields that differ between frames that can be
+ * joined.
+ */
 static void comparable(const QrnicHeaders *h, uint8_t *header)
 {
     uint8_t *ip = header + h->ip, *tcp = header + h->l4;
@@ -68,7 +79,10 @@ static void comparable(const QrnicHeaders *h, uint8_t *header)
     tcp[QRNIC_TCP_FLAGS] &= ~QRNIC_TCP_PSH;
 }
 
-/* What IPv4 identifies the packet by; IPv6 has nothing like it. */
+/*
+ * Returns the identification of an IPv4 packet; 0 for IPv6, which has no such
+ * field.
+ */
 static uint16_t identification(const QrnicHeaders *h)
 {
     return h->network == QRNIC_NET_IPV4 ?
@@ -103,7 +117,7 @@ unsigned qrnic_coalesce(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
     next = is_next(c, h, header, sequence, data);
     if (h->frame[h->l4 + QRNIC_TCP_FLAGS] & QRNIC_TCP_PSH ||
         (next && data < c->segment)) {
-        /* The last of those that can be joined */
+        /* A shorter frame, or one with PSH, is the last one of a sequence. */
         qrnic_coalesce_drop(e, qp);
     } else {
         if (!c) {

@@ -1,6 +1,11 @@
 /*
- * qrnic engine: flow rules, by which raw packet queue pairs other than the
- * Ethernet function's receive
+ * qrnic engine, layer transport: flow rules
+ *
+ * Flow rules select the raw packet queue pairs that receive a frame, besides
+ * the Ethernet function. Commands create and destroy rules. For each frame
+ * raw_packet.c requests sniffers, then the first matching normal rule, and last
+ * a default rule. Between calls e->transport->flow holds all rules in the order
+ * of their priority. Manual, chapter on flow rules.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,10 +14,13 @@
 #include "trace.h"
 #include "engine/transport/transport.h"
 
-/* Each copies every frame, and nobody counts that as work done. */
+/*
+ * Most sniffers, because each copies every frame without a charge to the work
+ * budget
+ */
 #define MAX_SNIFFERS 16
 
-/* The 64 bytes of a flow_match, in the contract's layout */
+/* The 64 bytes of a flow_match, in the layout of the contract */
 typedef union MatchBytes {
     uint8_t byte[QRNIC_FLOW_MATCH_BYTES];
     uint64_t word[QRNIC_FLOW_MATCH_BYTES / 8];
@@ -20,15 +28,15 @@ typedef union MatchBytes {
 
 typedef struct QrnicFlow {
     uint32_t number;
-    uint32_t qpn;               /* or, with rss, number of the RSS table */
+    uint32_t qpn;               /* or number of an RSS table, if rss */
     bool rss;
     uint8_t type;               /* enum qrnic_flow_type */
     uint16_t priority;
-    QrnicCounterSet *counters;  /* or NULL */
+    QrnicCounterSet *counters;  /* counter set, or NULL */
     MatchBytes value, mask;
 } QrnicFlow;
 
-/* What a frame has; present selects the fields that there are. */
+/* Fields of a frame; present has ones for the fields that the frame has */
 typedef struct FrameFields {
     MatchBytes value, present;
 } FrameFields;
@@ -53,7 +61,7 @@ static void field_set_u8(FrameFields *f, unsigned offset, uint8_t value)
     field_set(f, offset, &value, sizeof(value));
 }
 
-/* The frame has an Ethernet header at least. */
+/* Extracts the fields of a frame, which must have an Ethernet header. */
 static void fields_of(FrameFields *f, const QrnicHeaders *h)
 {
     memset(f, 0, sizeof(*f));
@@ -97,8 +105,8 @@ static bool matches(const QrnicFlow *flow, const FrameFields *f)
 }
 
 /*
- * The frame is the rule's. Beside the queue pairs' sets, whose sum with what is
- * in none is the device's counters.
+ * Counts a frame in the counter set of its rule. Device counters stay
+ * unchanged, because raw_packet.c counts the frame there.
  */
 static void count_frame(QrnicFlow *flow, const QrnicHeaders *h)
 {
@@ -109,8 +117,9 @@ static void count_frame(QrnicFlow *flow, const QrnicHeaders *h)
 }
 
 /*
- * The first rule from *i on of this type that takes the frame and whose queue
- * pair can receive. f NULL: only rules of the type normal ask for fields.
+ * Returns the first rule from *i on that has this type, matches the frame, and
+ * whose queue pair can receive. For other types than normal f is NULL, because
+ * only normal rules compare fields.
  */
 static QrnicFlow *next_rule(QrnicEngine *e, uint32_t *i, uint8_t type,
                             const QrnicHeaders *h, const FrameFields *f,
@@ -201,7 +210,10 @@ static QrnicResult match_check(const QrnicFlowCtx *in, const MatchBytes *value,
     return qrnic_ok(0);
 }
 
-/* A set is of queue pairs or of rules, as what both count is in two. */
+/*
+ * Checks the counter set of a rule. A set belongs either to queue pairs or to
+ * rules, because a frame would otherwise count twice in it.
+ */
 static QrnicResult counters_check(QrnicEngine *e, const QrnicFlowCtx *in)
 {
     QrnicCounterSet *set = qrnic_counter_set_get(e, in->counter_set);
@@ -248,7 +260,7 @@ static QrnicResult create_check(QrnicEngine *e, uint32_t qpn,
     return counters_check(e, in);
 }
 
-/* Behind all that do not come after it */
+/* Inserts the rule behind all rules with the same or a lower priority value. */
 static void order_insert(QrnicEngine *e, QrnicFlow *flow)
 {
     uint32_t i = e->transport->num_flows++;

@@ -1,5 +1,11 @@
 /*
- * qrnic engine: raw packet queue pairs, the Ethernet function of the adapter
+ * qrnic engine, layer transport: raw packet queue pairs and the receive filter
+ *
+ * Sends and receives Ethernet frames. The receive filter names the Ethernet
+ * function of the adapter, which is a raw packet queue pair or an RSS table.
+ * Others receive by flow rules. The layer fabric calls qrnic_ethernet_receive()
+ * and qrnic_ethernet_sniff(); qrnic_transmit() calls raw_packet_send() for each
+ * WQE. A frame that finds no receive WQE is dropped. Manual, chapter Ethernet.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,9 +18,7 @@
 
 #define FILTER_ADDRESSES 64
 
-/*
- * Receive
- */
+/* Receiver */
 
 static bool in_list(const uint8_t *mac, const uint8_t *list, unsigned count)
 {
@@ -46,27 +50,28 @@ static bool filter_accepts(const QrnicRxFilter *f, const uint8_t *mac)
     return in_list(mac, f->addresses, f->unicast_count);
 }
 
-/* How a frame is received */
-#define RECEIVE_STRIP 1u        /* a tag goes into the CQE */
+/* Flags that select how a frame is received */
+#define RECEIVE_STRIP 1u        /* a VLAN tag goes into the CQE */
 #define RECEIVE_COPY 2u         /* a copy for a sniffer */
-#define RECEIVE_FCS 4u          /* the frame check sequence goes with it */
-#define RECEIVE_COALESCE 8u     /* the CQE says whether it continues another */
+#define RECEIVE_FCS 4u          /* the frame check sequence is appended */
+/* the CQE reports if the frame continues another */
+#define RECEIVE_COALESCE 8u
 
-/* As the filter has it */
+/* Returns the flags that the receive filter selects. */
 static unsigned how_of_filter(const QrnicRxFilter *filter)
 {
     return (filter->flags & QRNIC_RXF_VLAN_STRIP ? RECEIVE_STRIP : 0) |
            (filter->flags & QRNIC_RXF_COALESCE ? RECEIVE_COALESCE : 0);
 }
 
-/* As the queue pair of a flow rule has it */
+/* Returns the flags that the queue pair of a flow rule selects. */
 static unsigned how_of_flow(const QrnicQp *qp)
 {
     return (qp->ctx.flags & QRNIC_QPF_VLAN_STRIP ? RECEIVE_STRIP : 0) |
            (qp->ctx.flags & QRNIC_QPF_SCATTER_FCS ? RECEIVE_FCS : 0);
 }
 
-/* Bytes that a frame takes in the buffers */
+/* Returns the bytes that a frame needs in the buffers. */
 static size_t room_for(const QrnicHeaders *h, unsigned how)
 {
     return h->len + (how & RECEIVE_FCS ? QRNIC_FCS_LEN : 0) -
@@ -86,7 +91,10 @@ static void count_received(QrnicEngine *e, bool copy, const QrnicHeaders *h,
     qrnic_add(e, QRNIC_COUNTER_ETH_RX_CSUM_BAD, bad);
 }
 
-/* Bytes of its headers in the buffers if it continues the one before; else 0 */
+/*
+ * Returns the length of its headers in the buffers if the frame continues the
+ * previous one; else 0.
+ */
 static unsigned continues(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                           unsigned how, uint8_t flags)
 {
@@ -158,7 +166,10 @@ static void drop(QrnicEngine *e, enum qrnic_counter why, size_t len)
     trace_qrnic_ethernet_drop(e->config.name, qrnic_counter_name(why), len);
 }
 
-/* Takes a receive WQE of a queue pair that can receive, and fills it. */
+/*
+ * Consumes a receive WQE of the queue pair, and writes the frame to its
+ * buffers.
+ */
 static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                         unsigned how, const QrnicRssHash *hash)
 {
@@ -177,8 +188,8 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
     switch (qrnic_rq_take(e, qp, &wqe, &status, &syndrome)) {
     case QRNIC_TAKE_EMPTY:
         /*
-         * Holding it would hold what is behind it too, the packets of reliable
-         * connections among that.
+         * The frame is dropped, because buffering it would delay all frames
+         * behind it, among them packets of reliable connections.
          */
         drop(e, no_wqe, h->len);
         return;
@@ -194,14 +205,14 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
         return;
     }
     case QRNIC_TAKE_BROKEN:
-        return;                 /* an SRQ: this type never has one */
+        return;                 /* Unreachable: the type has no SRQ */
     case QRNIC_TAKE_OK:
         break;
     }
     if (wqe.length < room_for(h, how)) {
         /*
-         * Anybody on the wire can send such a frame, so it must not cost the
-         * WQE, let alone the queue pair: put it back.
+         * Any host on the wire can send such a frame, so it must not consume
+         * the WQE or fail the queue pair.
          */
         qrnic_rq_give_back(e, qp, &wqe);
         drop(e, too_long, h->len);
@@ -237,7 +248,10 @@ void qrnic_ethernet_sniff(QrnicEngine *e, const QrnicHeaders *h)
     }
 }
 
-/* The queue pair that the filter leads to, if it takes frames now */
+/*
+ * Returns the queue pair that the filter names, directly or by an RSS table;
+ * NULL if it cannot receive.
+ */
 static QrnicQp *receiver(QrnicEngine *e, const QrnicHeaders *h,
                          QrnicRssHash *hash)
 {
@@ -269,7 +283,10 @@ void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
         qp = qrnic_flow_normal(e, NULL, h);
     }
     if (!qp) {
-        /* Hashes the frame, so only when no rule has taken it */
+        /*
+         * The frame is hashed only if no rule has matched, because the hash is
+         * costly.
+         */
         function = receiver(e, h, &hash);
         if (h->ethernet) {
             if (function && filter_accepts(filter, h->frame)) {
@@ -289,11 +306,12 @@ void qrnic_ethernet_receive(QrnicEngine *e, const QrnicHeaders *h)
     receive_into(e, qp, h, how_of_flow(qp));
 }
 
-/*
- * Transmit
- */
+/* Sender */
 
-/* To another queue pair: none has its own frames back. */
+/*
+ * Delivers a sent frame to another queue pair. The sender is skipped, because
+ * no queue pair receives its own frames.
+ */
 static void loop_back(QrnicEngine *e, const QrnicQp *sender,
                       const QrnicHeaders *h)
 {
@@ -311,7 +329,10 @@ static void loop_back(QrnicEngine *e, const QrnicQp *sender,
     }
 }
 
-/* Complete but for the tag, for which there is room before it */
+/*
+ * Sends a complete frame. The VLAN tag is inserted here, into room before the
+ * frame.
+ */
 static void send_frame(QrnicEngine *e, QrnicQp *qp, const QrnicEthSeg *eth,
                        const QrnicHeaders *h, uint8_t *frame)
 {
@@ -341,7 +362,10 @@ static bool refuse_length(QrnicEngine *e, const QrnicQp *qp,
     return false;
 }
 
-/* The checksum that the WQE describes: false: it is not in the frame. */
+/*
+ * Writes the checksum that the WQE describes. Returns false if its place is
+ * outside the frame.
+ */
 static bool fill_described(QrnicEngine *e, const QrnicQp *qp,
                            const QrnicSendWqe *wqe, uint8_t *frame)
 {
@@ -360,7 +384,10 @@ static bool fill_described(QrnicEngine *e, const QrnicQp *qp,
     return true;
 }
 
-/* Sends the frame of a WQE. False: *status and *syndrome say why not. */
+/*
+ * Sends the frame of a WQE. Returns false with *status and *syndrome if the WQE
+ * is invalid.
+ */
 static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
                            const QrnicSendWqe *wqe, uint8_t *status,
                            uint8_t *syndrome)
@@ -380,7 +407,10 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
         return false;
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
-    /* It may lie anywhere, in the headers too: they are looked at after it. */
+    /*
+     * The headers are parsed after the checksum is written, because it may lie
+     * in the headers.
+     */
     if ((eth->flags & QRNIC_ETHF_CSUM) && !fill_described(e, qp, wqe, frame)) {
         return false;
     }
@@ -395,7 +425,10 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
     return true;
 }
 
-/* Sends one frame of a WQE of many. True: it was the last, or it failed. */
+/*
+ * Sends one frame of a segmented WQE. Returns true if it was the last one or
+ * has failed.
+ */
 static bool transmit_segment(QrnicEngine *e, QrnicQp *qp,
                              const QrnicSendWqe *wqe, uint8_t *status,
                              uint8_t *syndrome)
@@ -425,7 +458,7 @@ static bool raw_packet_send(QrnicEngine *e, QrnicQp *qp,
     return true;
 }
 
-/* The queue pair has stopped: what was under way is flushed. */
+/* Drops a segmentation in progress, because the queue pair has stopped. */
 static bool raw_packet_flush(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_segmentation_drop(e, qp);
@@ -442,13 +475,19 @@ static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 {
     if (e->transport->rx_filter.qpn == qp->number &&
         !(e->transport->rx_filter.flags & QRNIC_RXF_RSS)) {
-        /* The number will be another queue pair's one day. */
+        /*
+         * The filter is cleared, because the number will be used by another
+         * queue pair later.
+         */
         memset(&e->transport->rx_filter, 0, sizeof(e->transport->rx_filter));
     }
     qrnic_flow_qp_destroyed(e, qp);
 }
 
-/* Nothing is waited for: the record is read when a frame needs a WQE. */
+/*
+ * Transitions without a receive doorbell, because the record is read when a
+ * frame needs a WQE
+ */
 static const QrnicTransition raw_packet_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PORT, 0 },
     { QRNIC_QPS_INIT, QRNIC_QPS_INIT, 0, QRNIC_QP_PORT },
@@ -509,7 +548,7 @@ static QrnicResult filter_check_target(QrnicEngine *e, const QrnicRxFilter *in)
     return qrnic_ok(0);
 }
 
-/* Its RSS table, if it has one, is held by the filter (1), or not any more. */
+/* Adds n to the users of the RSS table that the filter names, if any. */
 static void filter_hold(QrnicEngine *e, const QrnicRxFilter *filter, int n)
 {
     if (filter->flags & QRNIC_RXF_RSS) {
@@ -540,7 +579,10 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
                             QRNIC_RX_FILTER_UNICAST_COUNT_OFFSET);
     }
     for (unsigned i = 0; i < sizeof(in->addresses); i++) {
-        /* The first byte of an address tells its kind; none follow those. */
+        /*
+         * The lowest bit of the first byte distinguishes unicast and multicast
+         * addresses. Bytes behind the last address must be 0.
+         */
         bool wrong = i >= 6 * count ? in->addresses[i] != 0 :
                      i % 6 == 0 && (in->addresses[i] & 1) !=
                                    (i / 6 >= in->unicast_count);

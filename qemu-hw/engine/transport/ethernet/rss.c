@@ -1,6 +1,11 @@
 /*
- * qrnic engine: receive-side scaling: tables by which flow rules and the
- * receive filter spread frames over raw packet queue pairs
+ * qrnic engine, layer transport: receive-side scaling
+ *
+ * An RSS table distributes frames over raw packet queue pairs by a Toeplitz
+ * hash of their headers. Commands create and destroy tables. Flow rules and the
+ * receive filter name a table, and flow.c and raw_packet.c call qrnic_rss_qpn()
+ * for each frame. A table keeps its queue pairs in use, and rules and filter
+ * keep the table in use.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,18 +16,21 @@
 
 #define MAX_ENTRIES (1u << QRNIC_RSS_MAX_LOG_SIZE)
 #define KEY_BYTES sizeof_field(QrnicRssCtx, key)
-/* Two IPv6 addresses and two ports */
+/* Longest input: two IPv6 addresses and two ports */
 #define INPUT_MAX 36
 
 QEMU_BUILD_BUG_ON(sizeof_field(QrnicRssCtx, entries) != 4 * MAX_ENTRIES);
-/* The last bit of the input still needs 32 bits of the key. */
+/*
+ * The key must be longer than the input, because the last bit needs 32 bits of
+ * the key.
+ */
 QEMU_BUILD_BUG_ON(KEY_BYTES < INPUT_MAX + 4);
 
 struct QrnicRss {
     uint32_t number;
-    uint32_t users;             /* flow rules, receive filter */
+    uint32_t users;             /* users: flow rules and the receive filter */
     uint32_t hash;              /* QRNIC_RSS_* */
-    uint32_t mask;              /* entries, less 1 */
+    uint32_t mask;              /* number of entries - 1 */
     uint8_t key[KEY_BYTES];
     uint32_t qpn[MAX_ENTRIES];
 };
@@ -34,7 +42,10 @@ static uint32_t entry_of(const QrnicRssCtx *in, unsigned i)
     return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* For each bit of the input that is set, the 32 bits of the key from there */
+/*
+ * Returns the Toeplitz hash: the XOR of 32 bits of the key for each set bit of
+ * the input.
+ */
 static uint32_t toeplitz(const uint8_t *key, const uint8_t *input, size_t len)
 {
     uint32_t hash = 0;
@@ -60,7 +71,7 @@ uint32_t qrnic_rss_qpn(QrnicEngine *e, uint32_t number, const QrnicHeaders *h,
     bool tcp = h->l4 && h->protocol == QRNIC_IP_PROTOCOL_TCP;
     bool udp = h->l4 && h->protocol == QRNIC_IP_PROTOCOL_UDP;
     const uint8_t *ports = h->frame + h->l4;
-    /* In the order in which they are hashed */
+    /* Fields in the order in which they are hashed */
     const struct {
         bool present;
         uint32_t selected;

@@ -1,10 +1,12 @@
 /*
- * qrnic engine: segmentation of TCP: one send WQE, many frames
+ * qrnic engine, layer transport: TCP segmentation, many frames from one send
+ * WQE
  *
- * The headers are read once and kept until the last frame has gone; each frame
- * gets a copy of them with its own lengths, sequence number, flags (RFC 9293,
- * 3168) and checksums. The rate limit, the wire and the turns of other queue
- * pairs hold it up between any two frames.
+ * raw_packet.c calls qrnic_segmentation_next() for each frame. The first call
+ * reads the headers, which are kept in qp->segmentation until the last frame is
+ * sent. Each frame has a copy with its own lengths, sequence number, flags (RFC
+ * 9293, 3168) and checksums. Rate limit, blocked wire and other queue pairs may
+ * delay any frame.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,7 +18,7 @@
 struct QrnicSegmentation {
     uint32_t length, sent;      /* bytes behind the headers */
     uint16_t frames;
-    QrnicHeaders headers;       /* of all frames, which are here: */
+    QrnicHeaders headers;       /* headers of all frames, in header[] */
     uint8_t header[QRNIC_TSO_MAX_HEADER];
 };
 
@@ -35,7 +37,10 @@ static bool refuse(QrnicEngine *e, const QrnicQp *qp, const QrnicSendWqe *wqe,
     return false;
 }
 
-/* They are TCP's over IP, whole, and end where software says. */
+/*
+ * Returns true if the headers are complete TCP over IP, and end at the length
+ * in the WQE.
+ */
 static bool headers_fit(const QrnicHeaders *h)
 {
     return qrnic_headers_have_ip(h) && h->l4 &&
@@ -73,7 +78,7 @@ static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     return true;
 }
 
-/* The headers of the next frame, which has n bytes of data. */
+/* Writes the headers of the next frame, which has n bytes of data. */
 static void put_headers(const QrnicSegmentation *s, uint32_t n,
                         uint8_t *frame)
 {
