@@ -15,7 +15,9 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* Most table entries that one round scans after an error of a CQ */
+/*
+ * Largest number of table entries that one round scans after an error of a CQ
+ */
 #define ERROR_ENTRIES 4096
 
 void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,

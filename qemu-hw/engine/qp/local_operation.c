@@ -14,7 +14,10 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* Bytes of a list that one step reads, because each may lie in its own piece */
+/*
+ * Bytes of a list that are read in one step. The number is small, because each
+ * byte may lie in its own piece of memory.
+ */
 #define LIST_PART 512
 
 /* List of pieces of the WQE with this index; done bytes have been read */

@@ -125,7 +125,10 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
          */
         V(QRNIC_QP_PATH_MTU, PATH_MTU, path_mtu, QRNIC_MTU_256,
           qrnic_port_path_mtu(e)),
-        /* Only remote rights are valid, because keys grant local access. */
+        /*
+         * Only rights of the peer are valid here, because keys grant local
+         * access.
+         */
         V(ACCESS, ACCESS, access & REMOTE_RIGHTS, in->access, in->access),
         V(QRNIC_QP_TIMEOUT, TIMEOUT, timeout, 0, 31),
         V(QRNIC_QP_RETRY_CNT, RETRY_CNT, retry_cnt, 0, 7),

@@ -47,11 +47,14 @@ typedef struct QrnicQpOps QrnicQpOps;
  * of each list round robin.
  */
 typedef enum QrnicReadyList {
-    /* no list: work, a response or a timer is missing */
+    /* no list: the queue pair waits for work, a response or a timer */
     QRNIC_LIST_NONE,
-    QRNIC_LIST_READY,            /* work that can be done at once */
-    QRNIC_LIST_WIRE,            /* wait until the wire accepts a frame */
-    QRNIC_LIST_LOOPBACK,        /* wait for room in the loopback queue */
+    /* the queue pair has work that can be done at once */
+    QRNIC_LIST_READY,
+    /* the queue pair waits until the wire accepts a frame */
+    QRNIC_LIST_WIRE,
+    /* the queue pair waits for room in the loopback queue */
+    QRNIC_LIST_LOOPBACK,
     QRNIC_LISTS
 } QrnicReadyList;
 
@@ -121,7 +124,7 @@ struct QrnicQp {
     QrnicPath path;             /* headers that all its packets share */
     uint8_t traffic_class;      /* traffic class of the address vector */
     uint32_t congestion_epoch;  /* value of QrnicQps when path was set */
-    /* loopback path, as of the GID table with epoch path_epoch */
+    /* path is loopback; valid for the GID table with epoch path_epoch */
     bool path_ours;
     uint64_t path_epoch;
     bool comm_established;
@@ -317,9 +320,9 @@ struct QrnicQpOps {
     void (*messages_done)(QrnicEngine *e, QrnicQp *qp);
 
     /*
-     * Complete one outstanding message as flushed, in state ERR. flush_send
-     * runs before WQEs of the SQ are flushed, flush_receive before those of the
-     * RQ. Return false if none is outstanding.
+     * Both complete one outstanding message as flushed, in state ERR, and
+     * return false if there is none. The first one runs before WQEs of the SQ
+     * are flushed, the second before those of the RQ.
      */
     bool (*flush_send)(QrnicEngine *e, QrnicQp *qp);
     bool (*flush_receive)(QrnicEngine *e, QrnicQp *qp);
@@ -425,7 +428,7 @@ void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
  * qrnic_qp_flush:
  * @e: engine
  * @qp: queue pair in ERR
- * @budget: most WQEs to flush
+ * @budget: largest number of WQEs to flush
  *
  * Completes posted WQEs as flushed: outstanding sends, SQ, outstanding
  * receives, RQ.

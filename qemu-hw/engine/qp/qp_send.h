@@ -19,7 +19,7 @@
  * qrnic_transmit:
  * @e: engine
  * @qp: queue pair
- * @budget: most steps
+ * @budget: largest number of steps
  *
  * Sends WQEs of types that wait for no response (transmit.c).
  * QrnicQpOps.transmit of UC, UD, GSI and raw packet queue pairs.

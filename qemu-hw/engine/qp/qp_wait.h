@@ -46,7 +46,9 @@ void qrnic_unschedule(QrnicEngine *e, QrnicQp *qp);
  * 0 while the output of the list is blocked
  */
 uint32_t qrnic_ready_levels(QrnicEngine *e, QrnicReadyList list);
-/* Returns the first queue pair of such a level. */
+/*
+ * Returns the first queue pair of the list at this level, which is not empty.
+ */
 QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicReadyList list, unsigned level);
 /*
  * Sets the priority level from the attribute priority, or else from the service

@@ -16,7 +16,7 @@
 #include "trace.h"
 #include "engine/transport/transport.h"
 
-/* Most queue pairs that receive a frame in one round */
+/* Largest number of queue pairs that receive a frame in one round */
 #define MULTICAST_BUDGET 64
 
 static QrnicResult check(QrnicEngine *e, uint32_t qpn, const QrnicMulticast *in)

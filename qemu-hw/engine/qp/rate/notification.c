@@ -17,7 +17,7 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
-/* Most CNPs in one round */
+/* Largest number of CNPs in one round */
 #define NOTIFICATIONS 64
 
 bool qrnic_mark_counts(const QrnicEngine *e, const QrnicPacket *p)

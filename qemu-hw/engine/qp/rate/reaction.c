@@ -29,7 +29,7 @@
  * not fall below its target
  */
 #define BURST_NS (10 * SCALE_US)
-/* Most increases by time that one late timer performs */
+/* Largest number of increases by time that one late timer performs */
 #define LATE_INCREASES 64
 
 struct QrnicCongestion {

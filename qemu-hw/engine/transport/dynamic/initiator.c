@@ -17,7 +17,7 @@
 #include "trace.h"
 #include "engine/transport/dynamic/dynamic.h"
 
-/* Most doublings of the wait after a CNAK */
+/* Largest number of doublings of the wait after a CNAK */
 #define MAX_BACK_OFF 10
 
 typedef struct Initiator {

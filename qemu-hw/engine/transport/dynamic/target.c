@@ -20,7 +20,7 @@
 #include "engine/qp/qp_rate.h"
 #include "engine/transport/dynamic/dynamic.h"
 
-/* Most pending answers; a power of two */
+/* Largest number of pending answers; a power of two */
 #define ANSWERS 64
 
 /* Pending answer; reason 0 is an ACCEPT */

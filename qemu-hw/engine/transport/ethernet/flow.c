@@ -15,8 +15,8 @@
 #include "engine/transport/transport.h"
 
 /*
- * Most sniffers, because each copies every frame without a charge to the work
- * budget
+ * Largest number of sniffers, because each copies every frame without a charge
+ * to the work budget
  */
 #define MAX_SNIFFERS 16
 

@@ -19,7 +19,7 @@
 #include "engine/transport/transport.h"
 #include "engine/transport/rc/reliability.h"
 
-/* Most PSNs in flight, except those of reads */
+/* Largest number of PSNs in flight, except those of reads */
 #define QRNIC_WINDOW            256u
 
 /* Returns the header members that all packets of a connection share. */
@@ -45,7 +45,7 @@ static inline QrnicTransport qrnic_connection_transport(const QrnicQp *qp,
  * qrnic_reliable_transmit:
  * @e: engine
  * @qp: queue pair of a reliable type
- * @budget: most packets
+ * @budget: largest number of packets
  * @respond: sends at most one response, returns true if it did; or NULL
  * @request: sends at most one request, returns true if it did; or NULL
  *
@@ -117,7 +117,7 @@ typedef struct QrnicMessageSource {
 
     uint8_t opcode;             /* opcode of the packet */
     uint16_t counter;           /* enum qrnic_counter of packets sent first */
-    void (*copy)(const void *object, uint8_t *to);      /* copies its payload */
+    void (*copy)(const void *object, uint8_t *to);      /* the payload */
     /* returns true if another message follows at once */
     bool (*follows)(const QrnicQp *qp);
 

@@ -21,14 +21,14 @@
 
 #include "engine/transport/rc/rc.h"
 
-/* Most messages in flight; a power of two */
+/* Largest number of messages in flight; a power of two */
 #define QRNIC_MESSAGES           256u
 /*
  * Messages of a chunk, which is allocated only while one of its messages is in
  * flight, because most queue pairs are idle
  */
 #define QRNIC_MESSAGE_CHUNK     32u
-/* Distance of packets within a message that request an ACK */
+/* Number of packets of a message after which one requests an ACK */
 #define QRNIC_ACK_INTERVAL      64u
 
 /* Members of a read, atomic or flush, kept until its response has arrived */
@@ -85,7 +85,7 @@ typedef struct QrnicSelective {
     uint8_t times[QRNIC_WINDOW];        /* retransmissions of each PSN */
     enum {
         QRNIC_PSN_IN_FLIGHT,
-        QRNIC_PSN_LOST,         /* must be retransmitted */
+        QRNIC_PSN_LOST,         /* lost: needs a retransmission */
         QRNIC_PSN_ARRIVED,      /* buffered by the responder */
     } state[QRNIC_WINDOW];
     bool beyond;                /* all PSNs beyond the window are lost, too */
@@ -113,9 +113,9 @@ enum {
     QRNIC_BLOCKED_PAGE = 1 << 1,
     QRNIC_BLOCKED_CONNECTION = 1 << 2,
     QRNIC_BLOCKED_WINDOW = 1 << 3,
-    /* stops packets, but not local operations */
+    /* packets wait, local operations do not */
     QRNIC_BLOCKED_PROBE = 1 << 4,
-    /* stops new messages, but not retransmissions */
+    /* new messages wait, retransmissions do not */
     QRNIC_BLOCKED_ERROR = 1 << 5,
 };
 
