@@ -128,7 +128,7 @@ static uint64_t image_at(const QrnicContext *c)
 static void image_error(QrnicEngine *e, const QrnicContext *c, const char *what)
 {
     qrnic_guest_error(e, QRNIC_GE_CONTEXT_IMAGE, "QP", c->qp->number,
-                      "the image of its context %s", what);
+                      "its context image %s", what);
 }
 
 /*
@@ -143,10 +143,10 @@ static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
     image_pack(c, c->image);
     if (qrnic_pages_read(e, &e->qps->contexts->memory, image_at(c), image,
                          sizeof(image))) {
-        image_error(e, c, "could not be read");
+        image_error(e, c, "cannot be read");
         syndrome = QRNIC_SYN_DMA;
     } else if (memcmp(image, c->image, sizeof(image))) {
-        image_error(e, c, "is not as the device wrote it");
+        image_error(e, c, "differs from the image that the device wrote");
         syndrome = QRNIC_SYN_CONTEXT;
     }
     if (syndrome) {
@@ -179,7 +179,7 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
     trace_qrnic_context_write_back(e->config.name, c->qp->number, c->writes);
     if (qrnic_pages_write(e, &e->qps->contexts->memory, image_at(c), image,
                           sizeof(image))) {
-        image_error(e, c, "could not be written");
+        image_error(e, c, "cannot be written");
     }
     qrnic_charge_to(e, before);
 }

@@ -126,8 +126,9 @@ QrnicLocal qrnic_local_operation(QrnicEngine *e, QrnicQp *qp,
     qrnic_piece_list_drop(qp);
     if (*syndrome && !reported) {
         qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
-                          "index %" PRIu32 ": %s of key 0x%" PRIx32 ": %s",
-                          wqe->index, qrnic_wqe_opcode_name(wqe->opcode), key,
+                          "WQE at index %" PRIu32 ": %s of key 0x%" PRIx32
+                          " fails: %s", wqe->index,
+                          qrnic_wqe_opcode_name(wqe->opcode), key,
                           qrnic_syndrome_name(*syndrome));
     }
     return QRNIC_LOCAL_DONE;

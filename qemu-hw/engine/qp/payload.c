@@ -18,9 +18,9 @@ static void key_refused(QrnicEngine *e, QrnicQp *qp, const char *queue,
                         const QrnicSge *sge, uint8_t syndrome)
 {
     qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, queue, qp->number,
-                      "key 0x%" PRIx32 " for %" PRIu32 " bytes at 0x%" PRIx64
-                      ": %s", sge->lkey, sge->length, sge->addr,
-                      qrnic_syndrome_name(syndrome));
+                      "key 0x%" PRIx32 " does not allow access to %" PRIu32
+                      " bytes at 0x%" PRIx64 ": %s", sge->lkey, sge->length,
+                      sge->addr, qrnic_syndrome_name(syndrome));
 }
 
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,

@@ -128,7 +128,7 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         return;
     }
     if (!qp->out->is_wire) {
-        drop(e, QRNIC_COUNTER_RX_DROP_CONNECTION, "not by its carrier",
+        drop(e, QRNIC_COUNTER_RX_DROP_CONNECTION, "not from its carrier",
              p->t.dest_qpn, p->t.psn);
         return;
     }

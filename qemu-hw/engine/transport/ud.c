@@ -48,17 +48,17 @@ static const char *address_check(QrnicEngine *e, const QrnicDatagramSeg *d)
         return "the destination GID is zero";
     }
     if (!g || !qrnic_gid_reaches(g, d->av.dgid)) {
-        return "the source GID is empty or of the other IP version";
+        return "the source GID is empty or has another IP version";
     }
     if (!qrnic_udp_sport_is_valid(g, &d->av)) {
-        return "the UDP source port is too low, or RoCE v1 has none";
+        return "the UDP source port is below 49152, or the GID is of RoCE v1";
     }
     if (!memcmp(d->av.dmac, zero, 6) || (d->av.dmac[0] & 1) != multicast) {
-        return "the destination MAC address does not fit the GID";
+        return "the destination MAC address does not match the GID";
     }
     if (d->dest_qpn >> 24 ||
         (d->dest_qpn == QRNIC_MULTICAST_QPN) != multicast) {
-        return "the destination QP number does not fit the GID";
+        return "the destination QP number does not match the GID";
     }
     return NULL;
 }
@@ -92,7 +92,7 @@ static bool ud_send(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     }
     if (wqe->length > 128u << qrnic_port_path_mtu(e)) {
         refuse(e, qp, wqe, status, syndrome, QRNIC_SYN_WQE_LENGTH,
-               "the message is longer than the path MTU");
+               "the message exceeds the path MTU");
         return true;
     }
     qrnic_path_set(e, qp, &d->av, d->dest_qpn);

@@ -137,8 +137,8 @@ static void connection_begin(QrnicEngine *e, QrnicQp *qp)
 
     if (qrnic_av_check(e, &d->to.av).status != QRNIC_ST_OK) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
-                          "the address vector to target %" PRIu32 " cannot be "
-                          "used", d->to.target);
+                          "the address vector of target %" PRIu32
+                          " is invalid", d->to.target);
         qrnic_requester_fail(e, qp, QRNIC_WC_LOC_QP_OP_ERR, QRNIC_SYN_ADDRESS);
         return;
     }

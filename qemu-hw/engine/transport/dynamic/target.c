@@ -223,7 +223,7 @@ static void receive_connect(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
     if (!reason && (!r || r->connection != p->t.connection)) {
         if (r) {
-            qrnic_dynamic_responder_stop(e, r, "a newer one");
+            qrnic_dynamic_responder_stop(e, r, "newer connection");
         } else {
             r = responder_free(e, qp);
         }
@@ -317,7 +317,7 @@ static void target_init(QrnicEngine *e, QrnicQp *qp)
         QrnicQp *r = qrnic_qp_get(e, t->responder[i]);
 
         if (r->state != QRNIC_QPS_RESET) {
-            qrnic_dynamic_responder_stop(e, r, "the target stops");
+            qrnic_dynamic_responder_stop(e, r, "target stopped");
         }
     }
     if (t) {

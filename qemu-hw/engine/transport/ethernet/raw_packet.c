@@ -357,8 +357,8 @@ static bool refuse_length(QrnicEngine *e, const QrnicQp *qp,
                           const QrnicSendWqe *wqe)
 {
     qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
-                      "WQE at index %" PRIu32 ": a frame of %" PRIu64 " bytes",
-                      wqe->index, wqe->length);
+                      "WQE at index %" PRIu32 ": invalid frame length of %"
+                      PRIu64 " bytes", wqe->index, wqe->length);
     return false;
 }
 

@@ -58,7 +58,7 @@ static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     if (!wqe->eth.mss || header_length > QRNIC_TSO_MAX_HEADER ||
         wqe->length <= header_length ||
         wqe->length - header_length > QRNIC_TSO_MAX_LENGTH) {
-        return refuse(e, qp, wqe, "its lengths");
+        return refuse(e, qp, wqe, "invalid MSS or length");
     }
     s = qp->segmentation = qrnic_buffer_get(e, sizeof(*s));
     *syndrome = qrnic_gather_part(e, qp, wqe, 0, s->header, header_length,
@@ -70,7 +70,7 @@ static bool begin(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     *syndrome = QRNIC_SYN_WQE_LENGTH;
     s->headers = qrnic_headers_walk(s->header, header_length);
     if (!headers_fit(&s->headers)) {
-        return refuse(e, qp, wqe, "its headers");
+        return refuse(e, qp, wqe, "invalid TCP or IP header");
     }
     s->length = wqe->length - header_length;
     s->sent = 0;
@@ -113,7 +113,7 @@ static bool make_next(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe,
     uint32_t n = MIN(wqe->eth.mss, s->length - s->sent);
 
     if (header_length + n > qrnic_ethernet_longest(e, &s->headers)) {
-        return refuse(e, qp, wqe, "a frame is longer than the MTU");
+        return refuse(e, qp, wqe, "a frame exceeds the MTU");
     }
     put_headers(s, n, frame);
     *syndrome = qrnic_gather_part(e, qp, wqe, header_length + s->sent,

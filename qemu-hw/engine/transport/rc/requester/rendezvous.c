@@ -120,7 +120,7 @@ static void rendezvous_done(QrnicEngine *e, QrnicQp *qp, void *object,
     bool ok = status == QRNIC_WC_SUCCESS;
 
     if (!t->list) {             /* The message was the FIN. */
-        qrnic_rendezvous_trace(e, qp, t, ok ? "told" : "not told");
+        qrnic_rendezvous_trace(e, qp, t, ok ? "FIN sent" : "FIN not sent");
         g_free(t);
         return;
     }

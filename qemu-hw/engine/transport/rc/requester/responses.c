@@ -314,8 +314,9 @@ static uint8_t requester_scatter(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
                                       QRNIC_ACCESS_LOCAL_WRITE, &k);
         if (syndrome) {
             qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
-                              "index %" PRIu32 ": lkey 0x%" PRIx32 " %s",
-                              p->index, s->lkey, qrnic_syndrome_name(syndrome));
+                              "WQE at index %" PRIu32 ": lkey 0x%" PRIx32
+                              ": %s", p->index, s->lkey,
+                              qrnic_syndrome_name(syndrome));
             return syndrome;
         }
         syndrome = qrnic_memory_write(e, k, s->addr + offset, from, part,

@@ -58,8 +58,9 @@ static bool sges_check(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *w,
                                       s->length, 0, &k);
         if (syndrome) {
             qrnic_guest_error(e, QRNIC_GE_KEY_REFUSED, "SQ", qp->number,
-                              "index %" PRIu32 ": lkey 0x%" PRIx32 " %s",
-                              w->index, s->lkey, qrnic_syndrome_name(syndrome));
+                              "WQE at index %" PRIu32 ": lkey 0x%" PRIx32
+                              ": %s", w->index, s->lkey,
+                              qrnic_syndrome_name(syndrome));
             p->status = QRNIC_WC_LOC_PROT_ERR;
             p->syndrome = syndrome;
             return false;
@@ -159,8 +160,8 @@ static bool requester_take(QrnicEngine *e, QrnicQp *qp)
         p->length = w->length;
         if (qrnic_wqe_is_rd(w->opcode) && !qp->attr.max_rd_atomic) {
             qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "SQ", qp->number,
-                              "WQE at index %" PRIu32 ": a read or atomic, "
-                              "and max_rd_atomic is 0", w->index);
+                              "WQE at index %" PRIu32 ": reads and atomics are "
+                              "invalid while max_rd_atomic is 0", w->index);
             p->status = QRNIC_WC_LOC_QP_OP_ERR;
             p->syndrome = QRNIC_SYN_RD_ATOMIC;
         } else if (w->opcode != QRNIC_WQE_NOP &&

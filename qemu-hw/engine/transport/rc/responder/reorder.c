@@ -132,7 +132,7 @@ static bool make_room(QrnicEngine *e, const QrnicReorder *own, size_t size)
             return false;
         }
         if (most) {
-            evict(e, most->qp, "others buffer less");
+            evict(e, most->qp, "most bytes of all connections");
             return e->qps->buffered_bytes + size <= QRNIC_MAX_REORDER;
         }
     }
