@@ -261,7 +261,9 @@ struct QrnicQpOps {
     /* Checks a transition after the checks common to all types. */
     QrnicResult (*modify_check)(QrnicEngine *e, const QrnicQp *qp,
                                 const QrnicQpAttr *in, uint8_t to);
-    /* Follows a transition from state from, or a change of attributes. */
+    /*
+     * Runs after a transition from state from, or after a change of attributes.
+     */
     void (*entered)(QrnicEngine *e, QrnicQp *qp, uint8_t from,
                     const QrnicQpAttr *in);
     void (*query)(const QrnicQp *qp, QrnicQpAttr *out);
@@ -308,7 +310,7 @@ struct QrnicQpOps {
     QrnicSrq *(*srq)(QrnicEngine *e, const QrnicQp *qp);
     /* Fails the queue pair in place of the transition to ERR. */
     void (*failed)(QrnicEngine *e, QrnicQp *qp);
-    /* Follows the transition to ERR. */
+    /* Runs after the transition to ERR. */
     void (*error_entered)(QrnicEngine *e, QrnicQp *qp);
 
     /*
@@ -316,7 +318,7 @@ struct QrnicQpOps {
      * there is none. NULL: the requester consumes the next WQE of the SQ.
      */
     bool (*message_take)(QrnicEngine *e, QrnicQp *qp);
-    /* Follows the completion of messages by the requester. */
+    /* Runs after the requester has completed messages. */
     void (*messages_done)(QrnicEngine *e, QrnicQp *qp);
 
     /*

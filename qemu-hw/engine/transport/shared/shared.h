@@ -24,13 +24,13 @@
 QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                       const QrnicQpAttr *in, uint8_t to);
 /*
- * Follows the transition to RESET. A member leaves its carrier QP, and gets a
- * context in the cache again.
+ * Runs after the transition to RESET. A member leaves its carrier QP, and gets
+ * a context in the cache again.
  */
 void qrnic_member_reset(QrnicEngine *e, QrnicQp *qp);
 /*
- * Follows the transition to RTR. The queue pair joins the carrier QP that its
- * attributes name, if any.
+ * Runs after the transition to RTR. The queue pair joins the carrier QP that
+ * its attributes name, if any.
  */
 void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp);
 /* Removes a member from its carrier QP, because the queue pair is freed. */
@@ -50,7 +50,7 @@ void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp);
 extern const QrnicStates qrnic_carrier_states;
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to);
-/* Follows the transition to RTS, after qrnic_rc_start_send(). */
+/* Runs after the transition to RTS and after qrnic_rc_start_send(). */
 void qrnic_carrier_start_send(QrnicEngine *e, QrnicQp *qp);
 /*
  * Appends the next encapsulated packet to the ring of the requester. Returns

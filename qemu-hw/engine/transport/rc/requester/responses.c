@@ -28,8 +28,8 @@ static void requester_wake(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * Follows a change of una: resets the retries, completes messages, restarts the
- * timer.
+ * Resets the retries, completes messages and restarts the timer, because una
+ * has moved.
  */
 static void requester_progress(QrnicEngine *e, QrnicQp *qp)
 {

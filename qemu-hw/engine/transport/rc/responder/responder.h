@@ -192,7 +192,10 @@ void qrnic_resource_finish(QrnicResponder *r, QrnicResource *x);
  * response waits for a page.
  */
 bool qrnic_resource_repeat(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt);
-/* Follows a change of max_dest_rd_atomic: the newest resources are kept. */
+/*
+ * Resizes the ring of resources to max_dest_rd_atomic. The newest ones are
+ * kept.
+ */
 void qrnic_responder_attr_changed(QrnicEngine *e, QrnicQp *qp);
 /*
  * Returns true if count resources hold all requests without a complete
