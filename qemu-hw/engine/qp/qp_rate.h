@@ -24,9 +24,13 @@ bool qrnic_congestion_has(const QrnicEngine *e, uint8_t flag);
 /* rate/notification.c: the notification point */
 
 bool qrnic_mark_counts(const QrnicEngine *e, const QrnicPacket *p);
-/*
- * Returns true if the packet has a CE mark and the notification point is
- * enabled.
+/**
+ * qrnic_packet_is_marked:
+ * @e: engine
+ * @p: received packet
+ *
+ * Returns: true if the packet has a CE mark and the notification point is
+ * enabled
  */
 static inline bool qrnic_packet_is_marked(const QrnicEngine *e,
                                           const QrnicPacket *p)
@@ -63,9 +67,16 @@ static inline bool qrnic_pace_wait(QrnicEngine *e, QrnicQp *qp)
             qp->pace_timer.deadline != QRNIC_DEADLINE_NEVER) &&
            qrnic_pace_ask(e, qp);
 }
-/*
- * Returns true if congestion control forbids to send a read response now. The
- * rate limit of MODIFY_QP is for requests only.
+/**
+ * qrnic_pace_response_wait:
+ * @e: engine
+ * @qp: queue pair with a read response to send
+ *
+ * Applies congestion control only, because the rate limit of MODIFY_QP is for
+ * requests.
+ *
+ * Returns: true if the rate forbids to send now; the queue pair is scheduled
+ * when it may send
  */
 bool qrnic_pace_response_wait(QrnicEngine *e, QrnicQp *qp);
 /* Charges a sent request of len bytes to both limits. */

@@ -56,20 +56,44 @@ QrnicQp *qrnic_first_ready(QrnicEngine *e, QrnicReadyList list, unsigned level);
  */
 void qrnic_level_set(QrnicEngine *e, QrnicQp *qp);
 
-/*
- * context.c: the context cache. Each function below requests the context for
- * one kind of work: a quantum, a doorbell of the receive queue, or a frame.
- * Returns true if the context is cached. Returns false if it is being fetched:
- * context.c continues the work later, so the caller must return at once.
+/**
+ * qrnic_context_pin:
+ * @e: engine
+ * @qp: queue pair at the begin of its quantum
+ *
+ * Requests the cached context for a quantum of the scheduler (context.c).
+ *
+ * Returns: true if the context is cached. Returns false if it is being fetched:
+ * the caller returns at once, and the queue pair is scheduled after the fetch.
  */
 bool qrnic_context_pin(QrnicEngine *e, QrnicQp *qp);
+/**
+ * qrnic_context_doorbell:
+ * @e: engine
+ * @qp: queue pair whose receive doorbell was rung
+ *
+ * Requests the context for a doorbell of the receive queue.
+ *
+ * Returns: true if the context is cached; false if the doorbell is handled
+ * after the fetch
+ */
 bool qrnic_context_doorbell(QrnicEngine *e, QrnicQp *qp);
-/*
- * The frame is buffered until the context is fetched, or dropped if the buffer
- * is full.
+/**
+ * qrnic_context_receive:
+ * @e: engine
+ * @qp: queue pair that a frame addresses
+ * @h: headers of the frame
+ * @loopback: true if this device has sent the frame
+ *
+ * Requests the context for a received frame. If the context is missing, the
+ * frame is buffered until the end of the fetch, or dropped if the buffer is
+ * full.
+ *
+ * Returns: true if the caller must receive the frame now
  */
 bool qrnic_context_receive(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                            bool loopback);
+/* Returns true if the context is cached, or if the queue pair has none. */
 bool qrnic_context_is_in(const QrnicQp *qp);
 /* Unpins the context, because the quantum of the queue pair has ended. */
 void qrnic_context_unpin(QrnicEngine *e, QrnicQp *qp);
@@ -121,6 +145,7 @@ static inline bool qrnic_page_fault(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     return syndrome == QRNIC_SYN_PAGE_FAULT &&
            qrnic_page_fault_wait(e, qp, side, fault);
 }
+/* Returns true if this direction waits for a page. */
 bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side);
 
 #endif

@@ -17,9 +17,18 @@
 
 #include "engine/qp/qp.h"
 
-/*
- * members.c: operations of RC queue pairs. The first one checks the carrier QP
- * that MODIFY_QP names, its state, path MTU and options.
+/**
+ * qrnic_member_modify_check:
+ * @e: engine
+ * @qp: RC queue pair
+ * @in: attributes of MODIFY_QP
+ * @to: new state
+ *
+ * Checks the carrier QP that MODIFY_QP names (members.c). Without one there is
+ * nothing to check.
+ *
+ * Returns: ST_OK; ST_BAD_OBJECT if the carrier QP does not exist; ST_BAD_STATE
+ * unless in RTR or RTS; ST_BAD_PARAM for a larger path MTU or options
  */
 QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                       const QrnicQpAttr *in, uint8_t to);
@@ -36,7 +45,10 @@ void qrnic_member_entered(QrnicEngine *e, QrnicQp *qp);
 /* Removes a member from its carrier QP, because the queue pair is freed. */
 void qrnic_member_leave(QrnicQp *qp);
 
-/* members.c: operations of carrier QPs */
+/*
+ * members.c: operations of carrier QPs. The first function creates the carrier
+ * state, or clears its queue in RESET.
+ */
 void qrnic_carrier_init(QrnicEngine *e, QrnicQp *qp);
 /* Frees the carrier state. Called after the requester is freed. */
 void qrnic_carrier_free(QrnicEngine *e, QrnicQp *qp);
@@ -46,7 +58,10 @@ void qrnic_carrier_error_entered(QrnicEngine *e, QrnicQp *qp);
 /* Schedules members that wait for room, if there is room. */
 void qrnic_carrier_wake(QrnicEngine *e, QrnicQp *qp);
 
-/* carrier.c: operations of carrier QPs */
+/*
+ * carrier.c: operations of carrier QPs. The check rejects RESET while members
+ * exist, and a path MTU that leaves no room for the encapsulation.
+ */
 extern const QrnicStates qrnic_carrier_states;
 QrnicResult qrnic_carrier_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                        const QrnicQpAttr *in, uint8_t to);
@@ -62,18 +77,37 @@ bool qrnic_carrier_message_take(QrnicEngine *e, QrnicQp *qp);
  * left.
  */
 bool qrnic_carrier_flush_one(QrnicEngine *e, QrnicQp *qp);
-/*
- * Returns true if the request comes from the connected carrier QP. A carrier QP
- * that does not know its peer learns the number from the first request.
+/**
+ * qrnic_carrier_accepts:
+ * @e: engine
+ * @qp: carrier QP
+ * @p: request
+ *
+ * Checks the sender of a request. A carrier QP that does not know its peer
+ * learns the number from the first request with the expected PSN.
+ *
+ * Returns: true if the request comes from the connected carrier QP; otherwise
+ * the request is counted as dropped
  */
 bool qrnic_carrier_accepts(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p);
-/*
- * Returns true if the member can receive the encapsulated packet now, although
- * the carrier QP misses an earlier one.
+/**
+ * qrnic_encapsulated_is_next:
+ * @e: engine
+ * @carrier: carrier QP
+ * @outer: packet with the encapsulated packet, received out of order
+ *
+ * Decides if an encapsulated packet may be delivered before an earlier one.
+ *
+ * Returns: true if the member can receive the packet now
  */
 bool qrnic_encapsulated_is_next(QrnicEngine *e, QrnicQp *carrier,
                                 const QrnicPacket *outer);
-/*
+/**
+ * qrnic_encapsulated_receive:
+ * @e: engine
+ * @carrier: carrier QP
+ * @outer: packet with the encapsulated packet
+ *
  * Delivers the encapsulated packet to its member. A bad packet is dropped and
  * counted; the carrier QP is not affected.
  */
