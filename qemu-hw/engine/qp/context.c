@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: the context cache
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Models the cache of an adapter that keeps the contexts of most connections in
  * guest memory. The scheduler, receivers, doorbells and timers request a
  * context before they work on a queue pair. A hit is reported at once, and a
@@ -13,8 +15,6 @@
  * work. Otherwise other queue pairs continue, and frames for the waiting queue
  * pair are buffered. A context stays pinned until its quantum ends. Manual,
  * chapter Context cache.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,14 +1,14 @@
 /*
  * qrnic engine, layer qp: states that the device enters on its own
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Takes queue pairs to ERR and SQE after errors, and reports SQD drained.
  * Transports and complete.c call qrnic_qp_error() and qrnic_qp_send_error(). If
  * the asynchronous EQ is full, qp->owed_event keeps the event. The phase
  * REPORTS calls qrnic_qp_errors_process(), which sends pending events and takes
  * the queue pairs of a failed CQ to ERR. The members errors_at and errors_left
  * are the progress of this scan.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: states and attributes
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Executes MODIFY_QP and QUERY_QP. modify_check() finds the transition in the
  * table of the type, checks that its required attributes are present, and
  * validates each value. Then the attributes are copied, and entered() starts
@@ -9,8 +11,6 @@
  *
  * InfiniBand specification, 10.3.1 (states) and 11.2.5.2 (attributes that a
  * transition requires and allows).
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: queue pairs that wait for pages
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A transport calls qrnic_page_fault() when an access meets an absent page.
  * This file sends an event to the EQ for page faults. Software queries the
  * fault, pages the memory in, and resumes the queue pair, or rejects the fault.
@@ -8,8 +10,6 @@
  * of pending events is limited. The wait, qp->wait[side], exists from the fault
  * until software answers. After a rejection the wait remains until the access
  * is repeated. Manual, chapter on memory on demand.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

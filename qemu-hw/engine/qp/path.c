@@ -1,14 +1,14 @@
 /*
  * qrnic engine, layer qp: the wire as output of a queue pair
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Builds the headers that all packets of a queue pair share (qp->path) and
  * sends packets on the wire or to the loopback queue. MODIFY_QP calls
  * qrnic_path_set(); after that a transport calls qrnic_path_wait(),
  * qrnic_packet_open() and qrnic_packet_send() for each packet, in this order.
  * The open packet is in e->fabric->build until it is sent. Until the GID table
  * changes, qp->path_ours caches if the path is loopback.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,14 +1,14 @@
 /*
  * qrnic engine, layer qp: payload between WQEs and packets
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Copies data from the buffers of send WQEs to packets (gather), and from
  * packets to the buffers of receive WQEs (scatter). Each segment is checked
  * with its lkey. Transports call these functions for each packet. No state
  * remains between calls, because the caller passes the offset in the message.
  * An absent page is reported as SYN_PAGE_FAULT with a QrnicFault that covers
  * the rest of the segment.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

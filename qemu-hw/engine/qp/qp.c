@@ -1,14 +1,14 @@
 /*
  * qrnic engine, layer qp: creation and destruction
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Executes CREATE_QP, DESTROY_QP and the command that binds a counter set.
  * First create_check() validates each member of the context in a fixed order,
  * so that the same input gives the same error. Then qrnic_qp_create() allocates
  * the object, and calls QrnicQpOps.init and created. Last it adds use counts to
  * all objects that the queue pair uses. These objects cannot be destroyed
  * before the queue pair. The table of queue pairs owns the object.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

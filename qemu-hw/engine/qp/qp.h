@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: queue pairs of all types
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * This header declares the object QrnicQp, the table of operations of a type of
  * queue pair (QrnicQpOps), and the output of a queue pair (QrnicOutput). The
  * functions declared here create and reset queue pairs, change their state, and
@@ -15,8 +17,6 @@
  * qp_send.h declares the send queue and the packets, qp_receive.h the receive
  * queue, qp_rate.h the rate, and qp_wait.h the waits for scheduler, context and
  * pages. InfiniBand specification, 10.3.1: states of a queue pair.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifndef QRNIC_ENGINE_QP_H

@@ -1,14 +1,14 @@
 /*
  * qrnic engine, layer qp: the lists of the scheduler
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Keeps queue pairs with work in one list for each reason to wait and each
  * priority level. Receivers, doorbells, timers and commands call
  * qrnic_schedule(). The scheduler removes the first entry of a list and puts it
  * back with qrnic_schedule_again(). Queue pairs that need the blocked wire are
  * in a separate list, so that the scheduler skips them until the wire accepts
  * frames.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer transport: the demultiplexer of RoCE packets
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * The layer fabric calls qrnic_roce_receive() for each RoCE frame from the wire
  * or from the loopback queue. A packet is parsed and its ICRC checked. Then
  * type, state, pkey and addresses of its queue pair are compared, and
@@ -9,8 +11,6 @@
  * packet is counted.
  *
  * InfiniBand specification, 9.6 (packet validation), and annexes A16 and A17.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer transport: multicast groups of UD queue pairs
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Executes the commands that attach a queue pair to a group and detach it, and
  * delivers datagrams to a group. The demultiplexer calls
  * qrnic_multicast_receive(). If a group is large, the frame is copied to
@@ -8,8 +10,6 @@
  * queue pairs. No other frame is received in between.
  *
  * InfiniBand specification, 10.5.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer transport: types of queue pairs, and received packets
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Each file below transport/ implements a type of queue pair or a part of one.
  * The types are tables, QrnicQpOps, which floor.c registers. The layer fabric
  * calls qrnic_roce_receive() for a RoCE frame, which finds the queue pair and
@@ -8,8 +10,6 @@
  * frame. This header declares the functions that several folders use: messages
  * that arrive (inbound.c), datagrams, multicast, XRC, and Ethernet.
  * QrnicTransports is the state for the whole device.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifndef QRNIC_ENGINE_TRANSPORT_H

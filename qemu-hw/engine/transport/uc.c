@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer transport: unreliable connections
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Sends and receives messages of any length without acknowledgements.
  * qrnic_transmit() calls uc_send() for each packet of a WQE; the demultiplexer
  * calls uc_receive(). A message that has lost a packet is dropped as a whole,
@@ -8,8 +10,6 @@
  * holds both PSNs and the messages in progress.
  *
  * InfiniBand specification, 9.8.2.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

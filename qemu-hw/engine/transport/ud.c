@@ -2,14 +2,14 @@
  * qrnic engine, layer transport: unreliable datagrams and the general services
  * interface
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Sends and receives UD datagrams; the GSI is a UD queue pair with number 1.
  * For each WQE, whose message is one packet, qrnic_transmit() calls ud_send().
  * The demultiplexer and multicast.c call qrnic_datagram_receive(). Only the PSN
  * of the next datagram is kept between calls.
  *
  * InfiniBand specification, 9.8.3 (transport), 10.2.5 (Q_Keys), 13.5 (QP1).
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

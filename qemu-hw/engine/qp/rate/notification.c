@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: the notification point of congestion control
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Sends CNPs to peers whose packets arrive with CE marks. The demultiplexer
  * calls qrnic_notification_owe() for a marked packet, which makes a CNP
  * pending. The phase REPORTS of a later round sends pending CNPs, because no
@@ -8,8 +10,6 @@
  * while the wire or the loopback queue is blocked.
  *
  * InfiniBand specification, A17.9.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: rate limits of queue pairs
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Implements a token bucket, stored as the time when the bucket is full again.
  * Each sent frame moves this time forward by its length divided by the rate. A
  * frame may be sent while this time is at most one burst in the future.
@@ -9,8 +11,6 @@
  * qrnic_pace_charge() after it. If the queue pair must wait, pace_timer
  * schedules it again. The rate of congestion control (reaction.c) is included
  * here.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, layer qp: the reaction point of congestion control
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Adapts the rate of a queue pair to CNPs with DCQCN (Zhu et al., Congestion
  * Control for Large-Scale RDMA Deployments, SIGCOMM 2015). The manual has the
  * equations.
@@ -10,8 +12,6 @@
  * charges each sent frame, and pace.c compares qrnic_congestion_until() with
  * the current time. A queue pair has a QrnicCongestion from its first CNP until
  * its rate is the highest again, so that others cost nothing.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

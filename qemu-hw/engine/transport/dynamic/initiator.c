@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: the initiator of dynamic connections
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * An initiator has one connection at a time, to the target of the WQE that its
  * requester has consumed last. The requester calls initiator_reach() for each
  * WQE. A WQE with another target waits until the ring is empty. Then
@@ -8,8 +10,6 @@
  * one. The first answer of the target calls accepted(). If idle, the timer
  * disconnects. The state between calls is Initiator, in qp->type_state. Manual,
  * chapter Dynamic connections.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

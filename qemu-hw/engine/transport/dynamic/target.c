@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: the target of dynamic connections
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * The demultiplexer calls target_receive(). A CONNECT gets a free responder and
  * an ACCEPT, or a CNAK with the reason. Answers wait in a ring until the
  * scheduler calls target_transmit(). Requests go to the responder of their
@@ -8,8 +10,6 @@
  * remembered for DYNAMIC_RESPONDER_IDLE, so that late duplicates of their
  * packets are dropped. The state between calls is Target, in qp->type_state.
  * Manual, chapter Dynamic connections.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

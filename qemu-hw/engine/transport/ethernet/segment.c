@@ -2,13 +2,13 @@
  * qrnic engine, layer transport: TCP segmentation, many frames from one send
  * WQE
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * raw_packet.c calls qrnic_segmentation_next() for each frame. The first call
  * reads the headers, which are kept in qp->segmentation until the last frame is
  * sent. Each frame has a copy with its own lengths, sequence number, flags (RFC
  * 9293, 3168) and checksums. Rate limit, blocked wire and other queue pairs may
  * delay any frame.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,14 +1,14 @@
 /*
  * qrnic engine, transport: tables of operations of reliable connections
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Connects requester and responder to the queue pair, for RC, carrier and XRC
  * types. The scheduler, the demultiplexer, timers and MODIFY_QP call the
  * functions of these tables. Function rc_receive() gives responses to the
  * requester and requests to the responder. Function rc_transmit() lets both
  * send in turns. An XRC initiator uses only the requester, an XRC target only
  * the responder. InfiniBand specification, 9.7 and A14.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

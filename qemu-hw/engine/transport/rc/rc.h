@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: reliable connections, for dynamic/, shared/ and XRC
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A connection has a requester and a responder. Both share a queue pair, but
  * neither calls the other. Private headers define the structures:
  * requester/requester.h and responder/responder.h. The file connection.c has
@@ -9,8 +11,6 @@
  * In the order of a connection: init, start_receive (RTR), start_send (RTS),
  * then step, receive and timer in any order, flush_one in ERR, and cleanup.
  * InfiniBand specification, 9.7.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifndef QRNIC_ENGINE_RC_H

@@ -1,14 +1,14 @@
 /*
  * qrnic engine, transport: a carrier QP sends and receives encapsulated packets
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A carrier QP is a reliable connection whose messages have one packet each.
  * The requester calls qrnic_carrier_message_take(), which appends a packet that
  * members.c has queued to the ring. After the ACK of the peer
  * message_complete() frees the packet. The responder calls
  * qrnic_encapsulated_receive() for each message, which delivers the packet to
  * its member. Manual, chapter Shared connections.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

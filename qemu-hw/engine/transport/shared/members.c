@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: members of a carrier QP, and their queued packets
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A member is an RC queue pair whose output is a carrier QP in place of the
  * wire. Requester and responder of the member call member_wait(), member_open()
  * and member_send() through qp->out. The packet is encapsulated and queued
@@ -9,8 +11,6 @@
  *
  * A member that finds no room waits in a list, in the order in which members
  * began to wait. Manual, chapter Shared connections.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

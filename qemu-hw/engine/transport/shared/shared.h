@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: shared connections, for the reliable transport
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A carrier QP is a reliable connection whose messages are encapsulated packets
  * of its members, one packet in each message. A member is an RC queue pair
  * whose output is the carrier QP. The tables of operations in rc/connection.c
@@ -8,8 +10,6 @@
  *
  * A member joins in the transition to RTR and leaves in RESET or when it is
  * freed. Manual, chapter Shared connections.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifndef QRNIC_ENGINE_SHARED_H

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: timeouts and retransmission of the requester
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Decides when packets are retransmitted, and counts retries. The timer of the
  * queue pair calls qrnic_requester_timer(). responses.c calls
  * qrnic_requester_retry() for a NAK, qrnic_requester_rnr_wait() for an RNR NAK,
@@ -9,8 +11,6 @@
  * the transport timer or of the RNR wait.
  *
  * InfiniBand specification, 9.7.5.2, 9.7.6 and 9.9.2.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,14 +1,14 @@
 /*
  * qrnic engine, transport: rendezvous of tag matching, at the receiver
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A rendezvous request has only the address of its data. When the request has
  * matched an entry of the tag list, the responder calls qrnic_rendezvous_ask().
  * The requester then reads the data, completes the entry, and sends a FIN to
  * the sender. Read and FIN are messages in the ring of the requester, but use
  * no slot of the SQ. Until send.c appends them to the ring, reads and FINs wait
  * in r->reads and r->fins. Manual, chapter Tag matching.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

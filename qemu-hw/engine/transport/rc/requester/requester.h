@@ -2,6 +2,8 @@
  * qrnic engine, transport: private header of the requester of a reliable
  * connection
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * The requester sends the messages of the send queue, and completes them when
  * responses arrive. Only files of this folder and rc/connection.c include this
  * header. rc.h declares the functions for other files.
@@ -12,8 +14,6 @@
  * ring of messages in flight and the cursor, which is the next message and PSN
  * to send. The file state.c describes the states. InfiniBand specification,
  * 9.7.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifndef QRNIC_ENGINE_REQUESTER_H

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: the requester receives responses
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * rc_receive() calls qrnic_requester_receive() for each ACK, NAK, SACK and
  * response of a read or atomic. A response first acknowledges all earlier PSNs,
  * and then is processed itself. r->una is the lowest unacknowledged PSN between
@@ -8,8 +10,6 @@
  * pair is scheduled.
  *
  * InfiniBand specification, 9.7.5 and 9.7.7.2.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: ring of messages of the requester
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Creates and frees the requester, and completes messages in the order of the
  * queue. The sender (send.c) and the carrier append messages at the head. A
  * response moves una, and qrnic_requester_retire() completes messages at the
@@ -8,8 +10,6 @@
  * in the ring from its WQE until its completion.
  *
  * InfiniBand specification, 9.7.2 to 9.7.8.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: selective repeat of the requester
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * Records which PSNs of the window have arrived and which are lost, so that
  * only lost packets are retransmitted. Each transmission has a running number.
  * A packet is lost if it has not arrived but a packet that was sent after it
@@ -11,8 +13,6 @@
  * SACKs, recovery.c timeouts. A SACK reports the arrived PSNs and the newest
  * transmission. r->selective holds the state of each PSN between calls. Manual,
  * chapter Selective repeat.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: the requester sends requests
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * qrnic_reliable_transmit() calls qrnic_requester_step() until the quantum
  * ends. A step consumes a WQE if the cursor has reached the head of the ring.
  * Then it checks window, credits, fence and rate, and sends at most one packet.
@@ -9,8 +11,6 @@
  * (state.c).
  *
  * InfiniBand specification, 9.7.2 to 9.7.7.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: the responder executes requests
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * sequence.c calls qrnic_responder_execute() for the expected request. Sends
  * and writes move data to memory at once. Reads, atomics and flushes reserve a
  * responder resource, and reply.c sends their responses later. A request that
@@ -9,8 +11,6 @@
  * qp->responder->in holds the message.
  *
  * InfiniBand specification, 9.7.4.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: responder resources, and creation of the responder
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * A resource is a read, atomic or flush whose response can be repeated. The
  * file execute.c reserves a resource, and reply.c sends its response. For a
  * duplicate sequence.c calls qrnic_resource_repeat(). The newest
@@ -8,8 +10,6 @@
  * sent.
  *
  * InfiniBand specification, 9.7.5.1.2.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

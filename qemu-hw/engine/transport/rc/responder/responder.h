@@ -2,6 +2,8 @@
  * qrnic engine, transport: private header of the responder of a reliable
  * connection
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * The responder executes the requests of the peer in the order of their PSNs
  * and sends replies. Only files of this folder and rc/connection.c include this
  * header. rc.h declares the functions for other files.
@@ -11,8 +13,6 @@
  * (resources.c) or drops the request. Replies become pending in reply.c, and
  * qrnic_responder_step() sends them when the scheduler serves the queue pair.
  * InfiniBand specification, 9.7.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifndef QRNIC_ENGINE_RESPONDER_H

@@ -1,6 +1,8 @@
 /*
  * qrnic engine, transport: the responder decides on each request by its PSN
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * rc_receive() calls qrnic_responder_receive(). The expected request is
  * executed, a request below the expected PSN is a duplicate, and one above it
  * is buffered or dropped. Replies become pending in reply.c. The scheduler
@@ -9,8 +11,6 @@
  * calls.
  *
  * InfiniBand specification, 9.7.3 and 9.7.5.2.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
