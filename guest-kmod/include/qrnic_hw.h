@@ -788,12 +788,13 @@ enum qrnic_guest_error {
 /*
  * Counters, 64 bits each, in this order in the output of QUERY_COUNTERS;
  * cleared by reset. One counter for each guest error follows, in the order
- * of the table of guest errors. The group of a counter is one of pcie (the
- * bus), queue (the queues of a queue pair), shared (shared objects),
- * memory, roce, drop (the transport), ethernet and guest. Shared objects
+ * of the table of guest errors. Counters of the group pcie concern the bus.
+ * Counters of the group queue concern the queues of a queue pair, and those
+ * of the group shared concern objects that queue pairs share. These objects
  * are doorbells, commands, events, contexts, buffers of streaming queues
- * and tag lists. The group has no meaning for the device; a driver may
- * order counters by group.
+ * and tag lists. The groups roce and drop belong to the transport. The
+ * other groups are memory, ethernet and guest. The group has no meaning for
+ * the device; a driver may order counters by group.
  */
 enum qrnic_counter {
 	QRNIC_COUNTER_DMA_READS,
