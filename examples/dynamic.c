@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * dynamic.c: dynamic connections and a pool of initiators. Makes some targets and fewer
- * initiators on one adapter, sends to the targets in a random order, and checks what has
- * arrived. An initiator connects to the target of each message. So the pool
- * picks the initiator that is connected to this target already, or else the
- * one that is idle longest.
+ * dynamic.c: dynamic connections and a pool of initiators. The program creates
+ * targets and fewer initiators on one adapter, sends to the targets in a random
+ * order, and checks the received data. An initiator connects to the target of
+ * each message. So the pool chooses the initiator that is already connected to
+ * this target, or else the initiator that has been idle longest.
  *
- *   dynamic [-d DEVICE] [-g GID-INDEX] [-i INITIATORS] [-t TARGETS]     (4 and 16 if not given)
+ *   dynamic [-d DEVICE] [-g GID-INDEX] [-i INITIATORS] [-t TARGETS]
+ *
+ * The defaults are 4 initiators and 16 targets.
  */
 #include <getopt.h>
 
@@ -14,7 +16,7 @@
 
 #include "peer.h"
 
-#define KEY 0x6b657920666f7220ull	/* any number that others do not guess */
+#define KEY 0x6b657920666f7220ull	/* access key, hard to guess */
 #define MESSAGES 2000u
 #define SLOTS 64u			/* receive buffers, for all targets together */
 #define SIZE 64u			/* bytes of a message */
@@ -22,8 +24,8 @@
 struct initiator {
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *ex;
-	unsigned int target;	/* where it leads now */
-	unsigned int used;	/* the message that it had last */
+	unsigned int target;	/* current target */
+	unsigned int used;	/* number of its last message */
 	bool busy;
 };
 
@@ -48,7 +50,7 @@ static void modify(struct ibv_qp *qp, enum ibv_qp_state state, int mask)
 	check(!errno, "cannot change the state of a queue pair");
 }
 
-/* One queue pair for all that come; 4 of them at a time */
+/* Creates a target, which serves 4 initiators at a time. */
 static struct ibv_qp *target(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
@@ -68,7 +70,7 @@ static struct ibv_qp *target(void)
 	return qp;
 }
 
-/* It keeps its connection for 16 ms of rest. */
+/* Creates an initiator, which keeps an idle connection for 16 ms. */
 static struct initiator initiator(void)
 {
 	struct qrnicdv_qp_init_attr dv = {
@@ -101,7 +103,11 @@ static void receive(uint64_t slot)
 	check(!ibv_post_srq_recv(srq, &wr, &bad), "cannot post a receive request");
 }
 
-/* The one that leads there, or the one that has rested longest; NULL: all are busy. */
+/*
+ * Returns the initiator that is connected to this target, or else the initiator
+ * that has been idle longest. Returns NULL if all are busy. Sets *hit if it is
+ * connected.
+ */
 static struct initiator *pick(unsigned int to, bool *hit)
 {
 	struct initiator *best = NULL;
@@ -136,7 +142,10 @@ static void send_message(struct initiator *i, unsigned int to, unsigned int numb
 	check(!ibv_wr_complete(i->ex), "cannot post a send request");
 }
 
-/* True: a message has arrived, and is right. */
+/*
+ * Polls a completion. Returns true if a message has arrived, whose data is
+ * checked.
+ */
 static bool complete(void)
 {
 	struct ibv_wc wc = peer_complete(&peer);
@@ -197,7 +206,10 @@ int main(int argc, char **argv)
 	srand(1);
 	begin = microseconds();
 	while (received < MESSAGES) {
-		/* Half of the messages go where the one before them went. */
+		/*
+		 * Half of the messages have the same target as the message
+		 * before
+		 */
 		bool hit;
 		struct initiator *free = sent < MESSAGES ? pick(to, &hit) : NULL;
 

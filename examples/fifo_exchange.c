@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * fifo_exchange.c: how collective libraries such as NCCL move data. The receiver says
- * where it wants the next message, by writing address and key into a FIFO in the memory
- * of the sender. The sender polls that memory with its CPU, writes the payload to the
- * address, and then writes nothing more, but with immediate data: that consumes a receive
- * request of the other side and so tells it that the payload, written before, is there.
+ * fifo_exchange.c: shows how collective libraries such as NCCL move data. The
+ * receiver announces a buffer: it writes address and rkey into a FIFO in the
+ * memory of the sender. The sender polls this memory with its CPU and writes
+ * the payload to the address. Then it sends an empty RDMA write with immediate
+ * data. This write consumes a receive WQE of the receiver, and its completion
+ * reports that the payload is there.
  *
  *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES]                         receives
  *   fifo_exchange -d DEVICE -g GID-INDEX [-n MESSAGES] [--adaptive] SERVER     sends
@@ -13,16 +14,17 @@
  *      | -- RDMA write {address, rkey, serial} --> | FIFO entry, polled
  *      | <-- RDMA write: the payload ------------- |
  *      | <-- RDMA write with immediate: its size - |
- *   completion of a receive request
+ *   completion of a receive WQE
  *
- * Neither side ever waits for a message of the other before it may use the adapter, and
- * up to DEPTH messages are under way. The receiver checks every byte.
+ * Up to DEPTH messages are outstanding, so no end waits for a reply before it
+ * uses the adapter. The receiver checks every byte.
  *
- * With --adaptive the sender asks for adaptive routing, to which the receiver agrees, and
- * which the connection then has if both adapters know it: packets of writes may overtake each other, and so may whole
- * writes, but the completion of the notice still comes when all before it is there.
- * Messages up to THRESHOLD bytes go as one write with immediate data then, as NCCL does
- * it: what takes several paths is worth a notice of its own, what is short is not.
+ * With --adaptive the sender requests adaptive routing, and the receiver
+ * agrees. The option is in force if both adapters support it. Packets of
+ * writes, and whole writes, may then overtake each other. But the last write
+ * with immediate data still completes only when all earlier data is there. As
+ * in NCCL, messages up to THRESHOLD bytes are then sent as one write with
+ * immediate data, because several paths help only long messages.
  */
 #include <getopt.h>
 #include <stdatomic.h>
@@ -37,8 +39,9 @@
 #define THRESHOLD 8192
 
 /*
- * What the receiver writes. The serial number is last: adapters place the bytes of one
- * packet in ascending order, on which NCCL relies too. It starts at 1, memory at 0.
+ * Announcement of a buffer by the receiver. The serial number is last, because
+ * adapters write the bytes of a packet in ascending order, which NCCL also
+ * relies on. Serial numbers begin at 1, because the memory is 0 at first.
  */
 struct announcement {
 	uint64_t address;
@@ -53,8 +56,10 @@ struct exchange {
 	int messages;
 	bool adaptive;
 	uint64_t sent;			/* serial numbers, over all sizes */
-	uint64_t announced, written, received;	/* written: announcements that are complete */
-	struct ibv_mr *fifo;		/* sender: polled; receiver: what it writes */
+	/* written: completed announcements */
+	uint64_t announced, written, received;
+	/* sender: polled FIFO; receiver: source of its entries */
+	struct ibv_mr *fifo;
 	struct ibv_mr *buffers;		/* DEPTH messages of LARGEST bytes */
 	uint32_t max_inline;
 };
@@ -66,7 +71,7 @@ static char *buffer_of(struct exchange *ex, uint64_t serial)
 	return (char *)ex->buffers->addr + serial % DEPTH * LARGEST;
 }
 
-/* Every message has bytes of its own. */
+/* Returns bytes that differ for each message. */
 static uint32_t pattern(uint64_t serial, uint32_t at)
 {
 	return (serial * 2654435761u) ^ (at * 40503u);
@@ -91,11 +96,11 @@ static bool right(const char *buffer, uint64_t serial, uint32_t size)
 	return true;
 }
 
-/* Receiver */
+/* Posts a receive WQE of the receiver. */
 
 static void post_receive(struct exchange *ex)
 {
-	/* No memory: the payload finds its way by RDMA, only the notice comes here. */
+	/* The WQE has no memory, because the payload comes by RDMA writes */
 	struct ibv_recv_wr *bad, wr = {};
 
 	errno = ibv_post_recv(ex->peer.qp, &wr, &bad);
@@ -135,9 +140,9 @@ static void announce(struct exchange *ex, uint32_t size)
 }
 
 /*
- * Takes one completion, and checks the message if it is that of one. A slot of the FIFO
- * may be written again when the write before is complete; until then that one, where it
- * has to be repeated, could come behind its successor.
+ * Polls one completion, and checks the message if there is one. A slot of the
+ * FIFO may be reused when its last write is complete. Otherwise a
+ * retransmission of this write could overwrite its successor.
  */
 static void take(struct exchange *ex, uint32_t size)
 {
@@ -169,7 +174,7 @@ static void receive_all(struct exchange *ex, uint32_t size)
 	}
 }
 
-/* Sender */
+/* Sends one message. */
 
 static void send_one(struct exchange *ex, uint32_t size)
 {
@@ -213,7 +218,7 @@ static void send_all(struct exchange *ex, uint32_t size)
 	int i, done = 0;
 
 	for (i = 0; i < ex->messages; i++) {
-		/* A buffer can be filled anew when what was written from it is done. */
+		/* A buffer may be reused when the write from it is complete */
 		if (i - done == DEPTH) {
 			peer_complete(&ex->peer);
 			done++;
@@ -227,7 +232,9 @@ static void send_all(struct exchange *ex, uint32_t size)
 	       (double)size * ex->messages / time);
 }
 
-/* The options of this end; none, where the adapter has no word for them */
+/*
+ * Returns the ECE options of this end, or none if the adapter has no options.
+ */
 static struct ibv_ece options_of(struct exchange *ex)
 {
 	struct ibv_ece ece = {};
@@ -251,15 +258,19 @@ static void take_options(struct exchange *ex)
 	check(fgets(line, sizeof(line), ex->peer.tcp), "the other side has gone");
 	check(sscanf(line, "%x %x", &ece.vendor_id, &ece.options) == 2,
 	      "the other side speaks another language");
-	/* It has none; libibverbs takes that only as none of a vendor's. */
+	/*
+	 * The peer has no options, but libibverbs accepts this only with the
+	 * vendor of this end
+	 */
 	if (!ece.vendor_id)
 		ece.vendor_id = options_of(ex).vendor_id;
 	ibv_set_ece(ex->peer.qp, &ece);
 }
 
 /*
- * A queue pair whose program does not mind in which order writes reach its memory; an
- * ordinary one, if the adapter has no word for that. The receiver looks at what is complete.
+ * Creates a queue pair whose program accepts writes in any order, because the
+ * receiver reads only complete messages. Without support of the adapter, the
+ * queue pair is an ordinary one.
  */
 static struct ibv_qp *make_adaptive(struct peer *peer, struct ibv_qp_init_attr *attr)
 {
@@ -284,8 +295,8 @@ static struct ibv_qp *make_adaptive(struct peer *peer, struct ibv_qp_init_attr *
 }
 
 /*
- * Enhanced connection establishment: the sender offers, the receiver takes of it what
- * its adapter knows, and answers with that. Before the queue pairs are connected.
+ * Agrees on options by ECE, before the queue pairs are connected. The sender
+ * offers, and the receiver answers with the options that its adapter supports.
  */
 static void agree(struct exchange *ex, bool sender)
 {
@@ -314,7 +325,7 @@ static void run(struct exchange *ex, const char *name, const char *server)
 	peer_open(peer, name);
 	ex->fifo = peer_memory(peer, DEPTH * sizeof(struct announcement));
 	ex->buffers = peer_memory(peer, (size_t)DEPTH * LARGEST);
-	/* The receiver agrees to what the sender asks for. */
+	/* The receiver always agrees, because the sender decides */
 	if (ex->adaptive || !server)
 		peer->make_qp = make_adaptive;
 	peer_queues(peer, &cap);

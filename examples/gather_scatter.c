@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * gather_scatter.c: a message whose parts are strewn over memory can go out in two ways:
- * the adapter gathers the parts (a list of SGEs, nothing is copied), or the CPU packs
- * them into one buffer first. This measures both, over sizes, and the same for what
- * comes in: scattered by the adapter, or unpacked by the CPU.
+ * gather_scatter.c: compares two ways to send a message whose parts are
+ * scattered over memory. Either the adapter gathers the parts by a list of
+ * SGEs, without a copy, or the CPU first packs them into one buffer. The
+ * program measures both for several sizes. Received data, which the adapter
+ * scatters or the CPU unpacks, is measured in the same way.
  *
- *   gather_scatter -d DEVICE -g GID-INDEX [-p PIECES] [-n ROUNDS]            the other side
+ *   gather_scatter -d DEVICE -g GID-INDEX [-p PIECES] [-n ROUNDS]            the target
  *   gather_scatter -d DEVICE -g GID-INDEX [-p PIECES] [-n ROUNDS] SERVER     measures
  *
- * All bytes are checked: writes by reading them back, sends by the receiver.
+ * All bytes are checked. Written data is read back, and sent data is checked by
+ * the receiver.
  */
 #include <getopt.h>
 
@@ -18,14 +20,14 @@
 #define MAX_PIECES 30
 #define SMALLEST 8
 #define LARGEST 65536
-/* A piece and a gap: two parts of a message are never neighbours. */
+/* Distance of two pieces, which are never adjacent */
 #define STRIDE (LARGEST + 4096)
 
 struct experiment {
 	struct peer peer;
 	int pieces, rounds;
 	struct ibv_mr *strewn;	/* the pieces, STRIDE bytes apart */
-	struct ibv_mr *packed;	/* the same in one block */
+	struct ibv_mr *packed;	/* the same bytes in one block */
 };
 
 static char *piece_of(struct experiment *exp, int piece)
@@ -68,7 +70,7 @@ static void verify_strewn(struct experiment *exp, size_t size, int seed, const c
 				what, at, i, size);
 			exit(1);
 		}
-		/* The gap belongs to nobody. */
+		/* The bytes between the pieces must stay 0 */
 		check(piece_of(exp, i)[size] == 0, "more than the piece was written");
 	}
 }
@@ -87,7 +89,9 @@ static void verify_packed(struct experiment *exp, size_t size, int seed, const c
 	}
 }
 
-/* The list of the pieces, or of the one block. Returns how many entries it has. */
+/*
+ * Makes the list of the pieces or of the block. Returns the number of entries.
+ */
 static int make_list(struct experiment *exp, struct ibv_sge *list, bool gather, size_t size)
 {
 	int i;
@@ -106,7 +110,10 @@ static int make_list(struct experiment *exp, struct ibv_sge *list, bool gather, 
 	return exp->pieces;
 }
 
-/* One request, with its completion. The CPU copies only if the adapter does not. */
+/*
+ * Executes one work request. The CPU copies only if the adapter does not gather
+ * or scatter.
+ */
 static void transfer(struct experiment *exp, enum ibv_wr_opcode opcode, bool gather, size_t size)
 {
 	struct ibv_sge list[MAX_PIECES];
@@ -157,7 +164,10 @@ static void receive(struct experiment *exp, size_t size, int seed)
 	};
 	struct ibv_wc wc;
 
-	/* Not the one block: the other side may be writing there already. */
+	/*
+	 * Only the pieces are cleared, because the peer may already write to
+	 * the block
+	 */
 	memset(exp->strewn->addr, 0, exp->strewn->length);
 	errno = ibv_post_recv(exp->peer.qp, &wr, &bad);
 	check(!errno, "cannot post a receive");
@@ -172,7 +182,10 @@ static void measure_size(struct experiment *exp, size_t size)
 {
 	double gathered, packed, scattered, unpacked;
 
-	/* Write, and read back in one block. The other side's memory is the witness. */
+	/*
+	 * The data is read back as one block, because the memory of the peer
+	 * shows if the write was correct
+	 */
 	fill(exp, size, 1);
 	gathered = measure(exp, IBV_WR_RDMA_WRITE, true, size);
 	clear(exp);
@@ -190,7 +203,7 @@ static void measure_size(struct experiment *exp, size_t size)
 	printf("%10zu %14.1f %14.1f %14.1f %14.1f\n", size * exp->pieces, gathered,
 	       packed, scattered, unpacked);
 
-	/* And a send whose two ends are both lists. */
+	/* The last test is a send with a list at both ends */
 	fill(exp, size, 3);
 	peer_meet(&exp->peer);
 	transfer(exp, IBV_WR_SEND, true, size);

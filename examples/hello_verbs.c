@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * hello_verbs.c: the shortest complete RDMA program. One process writes a string
- * straight into the memory of another; the other's CPU takes no part in it.
+ * hello_verbs.c: the shortest complete RDMA program. One process writes a
+ * string directly into the memory of another, without the CPU of the other
+ * process.
  *
- *   hello_verbs -d DEVICE -g GID-INDEX            waits for the other side
- *   hello_verbs -d DEVICE -g GID-INDEX SERVER     writes into the server's memory
+ *   hello_verbs -d DEVICE -g GID-INDEX            waits for its peer
+ *   hello_verbs -d DEVICE -g GID-INDEX SERVER     writes into the memory of the server
  *
- * What happens, in the order of main():
- *   1. open the adapter and make the objects: PD, MR, CQ, QP
- *   2. exchange over TCP what the sides must know of each other: the QP's number,
- *      the first packet number, the GID, and where the buffer is (address and rkey)
- *   3. take the QP through its states: INIT, RTR (ready to receive), RTS (to send)
- *   4. the client posts one RDMA write and waits for its completion
- *   5. the server sees the string in its memory. It gets no completion: a plain
- *      RDMA write is silent, so the client tells it by TCP to look now.
+ * The function main() has these steps.
+ *   1. Open the adapter and create the objects: PD, MR, CQ, QP.
+ *   2. Exchange over TCP the data that each end needs of its peer: QP number, first
+ *      packet number, GID, and address and rkey of the buffer.
+ *   3. Move the QP through its states: INIT, RTR (ready to receive), RTS (ready to send).
+ *   4. The client posts one RDMA write and waits for its completion.
+ *   5. The server reads the string in its memory. A plain RDMA write causes no
+ *      completion at the server, so the client notifies the server over TCP.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -34,7 +35,7 @@
 
 static const char greeting[] = "Hello, verbs! This came by RDMA write.";
 
-/* What one side tells the other. All fields go over the wire as text. */
+/* Data that each end sends to its peer, as text */
 struct endpoint {
 	uint32_t qp_num;
 	uint32_t psn;
@@ -62,7 +63,7 @@ static void check(bool good, const char *what)
 	exit(1);
 }
 
-/* Step 1 */
+/* Step 1: opens the adapter. */
 
 static void open_device(struct hello *hello, const char *name)
 {
@@ -85,8 +86,9 @@ static void open_device(struct hello *hello, const char *name)
 }
 
 /*
- * An adapter has a GID for each address of its network interface and each version of RoCE.
- * Both ends must speak the same version: this takes the first of RoCE v2.
+ * Returns the index of the first GID of RoCE v2. An adapter has a GID for each
+ * address of its network interface and each version of RoCE. Both ends must use
+ * the same version.
  */
 static int first_gid(struct ibv_context *context)
 {
@@ -114,13 +116,17 @@ static void make_objects(struct hello *hello)
 		},
 	};
 
-	/* A protection domain: only objects of the same domain work together. */
+	/*
+	 * The protection domain comes first, because only objects of the same
+	 * domain work together
+	 */
 	hello->pd = ibv_alloc_pd(hello->context);
 	check(hello->pd, "cannot make a PD");
 
 	/*
-	 * Registering memory pins it and gives the adapter its translation. The
-	 * rkey is the ticket that lets the other side write here.
+	 * Registration pins the memory and gives the adapter its translation.
+	 * The peer needs the rkey, because the adapter checks it before it
+	 * writes here.
 	 */
 	hello->buffer = aligned_alloc(BUFFER_SIZE, BUFFER_SIZE);
 	check(hello->buffer, "no memory");
@@ -129,7 +135,10 @@ static void make_objects(struct hello *hello)
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	check(hello->mr, "cannot register memory");
 
-	/* The completion queue is where the adapter says what it has done. */
+	/*
+	 * The adapter reports completed work requests in the completion queue,
+	 * so a QP needs one
+	 */
 	hello->cq = ibv_create_cq(hello->context, 1, NULL, NULL, 0);
 	check(hello->cq, "cannot make a CQ");
 
@@ -148,7 +157,7 @@ static void make_objects(struct hello *hello)
 			     &hello->local.gid), "cannot read the GID");
 }
 
-/* Step 2 */
+/* Step 2: connects the two programs over TCP. */
 
 static FILE *connect_tcp(const char *server)
 {
@@ -213,7 +222,7 @@ static void exchange(struct hello *hello, FILE *peer)
 	}
 }
 
-/* Step 3 */
+/* Step 3: connects the queue pairs. */
 
 static void connect_qp(struct hello *hello)
 {
@@ -222,7 +231,10 @@ static void connect_qp(struct hello *hello)
 		.port_num = PORT_NUM,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 	};
-	/* Ready to receive: whom we talk to, and how his packets are numbered. */
+	/*
+	 * RTR needs the number, address and first packet number of the peer, so
+	 * that packets can be received
+	 */
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
@@ -240,7 +252,10 @@ static void connect_qp(struct hello *hello)
 			},
 		},
 	};
-	/* Ready to send: how we number ours, and how often we try again. */
+	/*
+	 * RTS needs the own first packet number, and the limits of retries, so
+	 * that packets can be sent
+	 */
 	struct ibv_qp_attr rts = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = hello->local.psn,
@@ -263,7 +278,7 @@ static void connect_qp(struct hello *hello)
 	check(!errno, "QP to RTS");
 }
 
-/* Step 4 */
+/* Step 4: writes the greeting. */
 
 static void write_greeting(struct hello *hello)
 {
@@ -340,7 +355,10 @@ int main(int argc, char **argv)
 	exchange(&hello, peer);
 	connect_qp(&hello);
 
-	/* Nobody may write before the other side's QP is ready to receive. */
+	/*
+	 * The ends wait for each other, because the QP of the peer must be in
+	 * RTR before a write
+	 */
 	fputs("ready\n", peer);
 	check(fgets(line, sizeof(line), peer), "the other side has gone");
 	if (server) {

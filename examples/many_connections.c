@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * many_connections.c: measures the cost of many connections. Makes N reliable
- * connections between queue pairs of one adapter, sends over each of them,
- * checks the data that has arrived, and prints the messages per second, over
- * few of the connections and over all.
+ * many_connections.c: measures the cost of many connections. The program makes
+ * N reliable connections between queue pairs of one adapter, sends over each of
+ * them and checks the data. Then it prints the messages per second over a few
+ * of the connections and over all.
  *
- *   many_connections [-d DEVICE] [-g GID-INDEX] [-n N]     (N: queue pairs, 1024 if not given)
+ *   many_connections [-d DEVICE] [-g GID-INDEX] [-n N]     N: queue pairs, default 1024
  *
- * An adapter may cache the contexts of some connections only (property
- * context-cache of qrnic). With more connections it must fetch a context for
- * nearly each message.
+ * An adapter may cache the contexts of only some connections (property
+ * context-cache of qrnic). With more connections the adapter must fetch a
+ * context for nearly every message.
  */
 #include <getopt.h>
 
 #include "peer.h"
 
-#define BURST 64u	/* messages under way */
-#define DEPTH 4u	/* of a queue pair; one, but others may be overtaken */
+#define BURST 64u	/* outstanding messages */
+#define DEPTH 4u	/* of a queue pair, so that others can overtake it */
 
 static struct peer peer;
 static struct ibv_mr *mr;
 static uint64_t *memory;	/* one word to send and one to receive for each queue pair */
 static struct ibv_qp **qps;
-static unsigned char *under_way;	/* messages of each queue pair */
+static unsigned char *under_way;	/* of each queue pair */
 static unsigned int count;
 
 static struct ibv_qp *queue_pair(void)
@@ -38,7 +38,10 @@ static struct ibv_qp *queue_pair(void)
 	return qp;
 }
 
-/* RESET, INIT, RTR, RTS; hello_verbs.c explains the attributes. */
+/*
+ * Moves a queue pair through INIT and RTR to RTS; hello_verbs.c explains the
+ * attributes.
+ */
 static void connect_to(struct ibv_qp *qp, uint32_t other)
 {
 	struct ibv_qp_attr init = {
@@ -66,7 +69,7 @@ static void connect_to(struct ibv_qp *qp, uint32_t other)
 	      "to RTS");
 }
 
-/* Eight bytes from queue pair i to its peer's place in memory */
+/* Writes eight bytes of queue pair i to the word of its peer. */
 static void send_one(unsigned int i, uint64_t value)
 {
 	struct ibv_sge sge = { (uintptr_t)&memory[i], sizeof(memory[0]), mr->lkey };
@@ -81,7 +84,10 @@ static void send_one(unsigned int i, uint64_t value)
 	check(!ibv_post_send(qps[i], &wr, &bad), "cannot post");
 }
 
-/* Messages over queue pairs 0 to active - 1 in turn; a second's worth of them */
+/*
+ * Sends messages over queue pairs 0 to active - 1, one after another, and
+ * returns messages per second.
+ */
 static double rate(unsigned int active, unsigned int messages)
 {
 	unsigned int posted = 0, done = 0;
@@ -91,7 +97,10 @@ static double rate(unsigned int active, unsigned int messages)
 		struct ibv_wc wc[16];
 		int i, n;
 
-		/* One that has to repeat a message holds up its turn, not the polling */
+		/*
+		 * A queue pair that retransmits delays its own messages, but
+		 * polling continues
+		 */
 		while (posted < messages && posted - done < BURST &&
 		       under_way[posted % active] < DEPTH) {
 			send_one(posted % active, posted + 1);
@@ -107,7 +116,7 @@ static double rate(unsigned int active, unsigned int messages)
 	return messages / (microseconds() - begin) * 1e6;
 }
 
-/* Each queue pair has written its value into its peer's word. */
+/* Sends one message over each queue pair, and checks the received values. */
 static void use_all(void)
 {
 	unsigned int i;

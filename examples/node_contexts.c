@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * node_contexts.c: what one node of a parallel job holds so that each of its processes can
- * send to each process of the job, on this node or another. Starts the processes, which
- * make their queue pairs, and counts what the adapter and the processes have then:
+ * node_contexts.c: counts the queue pairs and contexts of one node of a
+ * parallel job, whose processes can all send to one another. The program starts
+ * the processes of this node, which create their queue pairs. Then it prints
+ * the resources of the adapter and of the processes.
  *
- *     node_contexts -d DEVICE -n NODES -p PROCESSES [-i INITIATORS] [-r RESPONDERS] WAY
+ *   node_contexts -d DEVICE -n NODES -p PROCESSES [-i INITIATORS] [-r RESPONDERS] WAY
  *
  *   rc   a queue pair for each process of the job
  *   xrc  an initiator for each node, and a target for each process that sends here
- *   dc   INITIATORS and one target with RESPONDERS, however many there are (4 and 16)
+ *   dc   INITIATORS (default 4), and one target with RESPONDERS (default 16)
  *
- * The other nodes need not be there: nothing is sent. Receives go to one SRQ in each way.
+ * The other nodes need not exist, because nothing is sent. Each way receives
+ * into one SRQ.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -20,9 +22,9 @@
 
 #include "peer.h"
 
-#define SENDS 16	/* requests that a queue pair that sends has room for */
+#define SENDS 16	/* send WQEs per queue pair */
 
-/* What a process tells of itself */
+/* Resources of a process */
 struct held {
 	unsigned long queue_pairs, bytes;
 };
@@ -33,7 +35,7 @@ static struct ibv_xrcd *xrcd;
 static struct ibv_srq *srq;
 static struct held held;
 
-/* Bytes of memory that is in use, and this process's own */
+/* Returns the private memory of this process in bytes. */
 static unsigned long memory_used(void)
 {
 	FILE *file = fopen("/proc/self/smaps_rollup", "r");
@@ -92,7 +94,10 @@ static void make_way(const char *way)
 		make_all(nodes * processes, IBV_QPT_RC, NULL);
 	} else if (!strcmp(way, "xrc")) {
 		make_all(nodes, IBV_QPT_XRC_SEND, NULL);
-		/* Each process of the job has one initiator that leads to this node. */
+		/*
+		 * Each process of the job has one initiator for this node, so
+		 * there is one target for each
+		 */
 		make_all(nodes, IBV_QPT_XRC_RECV, NULL);
 	} else {
 		make_all(initiators, IBV_QPT_DRIVER, &dv);
@@ -117,7 +122,10 @@ static void open_all(const char *device)
 	check(peer.cq && srq && xrcd, "cannot set up");
 }
 
-/* Makes what one process has, tells of it, and keeps it until the other end is closed. */
+/*
+ * Creates the objects of a process, reports them, and keeps them until its pipe
+ * is closed.
+ */
 static void process(const char *device, const char *way, int tell, int stay)
 {
 	unsigned long before;
@@ -132,7 +140,10 @@ static void process(const char *device, const char *way, int tell, int stay)
 	exit(0);
 }
 
-/* How many contexts the adapter has left: each queue pair takes one, and each responder. */
+/*
+ * Returns the number of free contexts of the adapter. Each queue pair and each
+ * responder uses one.
+ */
 static unsigned long room(const char *device)
 {
 	unsigned long count;
@@ -144,7 +155,7 @@ static unsigned long room(const char *device)
 	return count;
 }
 
-/* In a process of its own, with which all of it goes */
+/* Calls room() in a child process, whose end frees all objects. */
 static unsigned long room_now(const char *device)
 {
 	unsigned long count = 0;

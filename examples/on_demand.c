@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * on_demand.c: what it costs to register memory, and who pays. A pinned region brings every
- * page into memory and keeps it there. A region on demand brings none: the adapter asks for
- * a page when it first wants it. An implicit region is the whole address space of a process,
- * registered once. This measures how long registration takes and how much memory it pins,
- * over sizes; then the first access of the adapter to a page, a later one, and the first one
- * after a prefetch. The queue pair is connected to itself.
+ * on_demand.c: measures the cost of memory registration. A pinned region has
+ * all its pages in memory, from its registration on. A region on demand has no
+ * pages at first, and the adapter requests each page at its first access. An
+ * implicit region is the whole address space of a process, which is registered
+ * once.
+ *
+ * The program measures the time of registration and the pinned memory for
+ * several sizes. Then it measures the first access of the adapter to a page, a
+ * later access, and the first access after a prefetch. The queue pair is
+ * connected to itself.
  *
  *   on_demand [-d DEVICE] [-m LARGEST-MIB] [-n PAGES]
  */
@@ -20,21 +24,24 @@
 
 static struct peer peer = { .gid_index = PEER_GID_V2 };
 static struct ibv_qp_ex *qpx;
-static struct ibv_mr *pinned;	/* the other end of each write */
+static struct ibv_mr *pinned;	/* local memory of each write */
 
-/* Nothing of it is in memory: the first who wants a page makes it. */
+/* Maps memory without pages, which the first access allocates. */
 static char *memory_new(size_t length)
 {
 	char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	check(memory != MAP_FAILED, "no memory");
-	/* Huge pages would make one access of 512. */
+	/* With huge pages, one page fault would page in 512 pages */
 	madvise(memory, length, MADV_NOHUGEPAGE);
 	return memory;
 }
 
-/* KiB of this process: VmPin is pinned for adapters, VmRSS is in memory. */
+/*
+ * Returns a value of this process in KiB. VmPin is pinned memory, and VmRSS is
+ * resident memory.
+ */
 static long status(const char *name)
 {
 	FILE *file = fopen("/proc/self/status", "r");
@@ -60,7 +67,9 @@ static struct ibv_mr *region(char *memory, size_t length, int access)
 enum kind { PINNED, TOUCHED, EXPLICIT, IMPLICIT, KINDS };
 static const char *const kind_name[] = { "pinned", "touched", "explicit", "implicit" };
 
-/* The fastest of a few: what else the machine does only adds */
+/*
+ * Prints the fastest registration of a few, because other load only adds time.
+ */
 static void registration(enum kind kind, size_t mib)
 {
 	double start, time, best = 1e9;
@@ -90,7 +99,7 @@ static void registration(enum kind kind, size_t mib)
 	printf("csv register,%s,%zu,%.1f,%ld,%ld\n", kind_name[kind], mib, best, pin, resident);
 }
 
-/* How long the adapter takes for 64 bytes of this page, to read or to write them */
+/* Returns the time of an access of 64 bytes by the adapter, in microseconds. */
 static double access_one(bool read, struct ibv_mr *mr, char *page, int value)
 {
 	struct ibv_mr *from = read ? mr : pinned, *to = read ? pinned : mr;
@@ -114,7 +123,7 @@ static int earlier(const void *a, const void *b)
 	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* The median over the pages, each accessed once */
+/* Prints the median over all pages, each of which is accessed once. */
 static void accesses(const char *kind, bool read, struct ibv_mr *mr, char *memory, int pages)
 {
 	double *times = calloc(pages, sizeof(*times));
@@ -123,7 +132,9 @@ static void accesses(const char *kind, bool read, struct ibv_mr *mr, char *memor
 	check(times, "no memory");
 	for (i = 0; i < pages; i++)
 		times[i] = access_one(read, mr, memory + (size_t)i * PAGE, i + *kind);
-	/* A look makes the page present for the CPU, so it comes last. */
+	/*
+	 * The check comes last, because it makes the page present for the CPU
+	 */
 	for (i = 0; i < pages && !read; i++)
 		check(memory[(size_t)i * PAGE] == (char)(i + *kind), "a wrong byte");
 	qsort(times, pages, sizeof(*times), earlier);
@@ -131,7 +142,7 @@ static void accesses(const char *kind, bool read, struct ibv_mr *mr, char *memor
 	free(times);
 }
 
-/* Brings all pages at once, and waits for that. */
+/* Prefetches all pages and waits until they are present. */
 static void prefetch(bool read, struct ibv_mr *mr, int pages)
 {
 	struct ibv_sge sge = { (uintptr_t)mr->addr, pages * PAGE, mr->lkey };

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * peer.h: what the example programs have in common: an open adapter, one RC queue pair
- * with its CQ, and a TCP connection to exchange what both sides must know. Every step is
- * explained in hello_verbs.c.
+ * peer.h: shared by the example programs. The objects are an open adapter, one
+ * RC queue pair with its CQ, and a TCP connection on which both ends exchange
+ * their addresses. hello_verbs.c explains every step.
+ *
+ * A program calls peer_open(), peer_queues(), peer_tcp(), peer_exchange() and
+ * peer_connect() in this order.
  */
 #ifndef EXAMPLES_PEER_H
 #define EXAMPLES_PEER_H
@@ -23,7 +26,7 @@
 #define PORT_NUM 1
 #define PEER_GID_V2 (-1)
 
-/* What one side tells the other; where its memory is, too. */
+/* Data that each end sends to its peer, with the address of its memory */
 struct endpoint {
 	uint32_t qp_num;
 	uint32_t psn;
@@ -37,10 +40,10 @@ struct peer {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	int gid_index;		/* PEER_GID_V2, or the index */
+	int gid_index;		/* index, or PEER_GID_V2 */
 	FILE *tcp;
 	struct endpoint local, remote;
-	/* Or NULL: ibv_create_qp() will do */
+	/* Function that creates the queue pair; NULL: ibv_create_qp() */
 	struct ibv_qp *(*make_qp)(struct peer *peer, struct ibv_qp_init_attr *attr);
 };
 
@@ -52,7 +55,7 @@ static inline void check(bool good, const char *what)
 	exit(1);
 }
 
-/* Wrong arguments: the exit status of all examples is then 2. */
+/* Reports wrong arguments, for which all examples return the exit status 2. */
 static inline int usage(const char *arguments)
 {
 	fprintf(stderr, "usage: %s\n", arguments);
@@ -67,7 +70,10 @@ static inline double microseconds(void)
 	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
-/* The first GID of RoCE v2; which one it is depends on the adapter and its addresses. */
+/*
+ * Returns the first GID of RoCE v2, because its index depends on the adapter
+ * and its addresses.
+ */
 static inline int peer_gid_v2(struct ibv_context *context)
 {
 	struct ibv_port_attr port;
@@ -106,7 +112,10 @@ static inline void peer_open(struct peer *peer, const char *name)
 			     &peer->local.gid), "cannot read the GID");
 }
 
-/* Memory of whole pages, filled with zeros, that both sides may use in every way. */
+/*
+ * Allocates and registers zeroed whole pages, with all access rights for both
+ * ends.
+ */
 static inline struct ibv_mr *peer_memory(struct peer *peer, size_t size)
 {
 	size_t pages = (size + 4095) / 4096 * 4096;
@@ -129,7 +138,7 @@ static inline void peer_free(struct ibv_mr *mr)
 	free(memory);
 }
 
-/* The queue pair; capabilities come back as they were granted. */
+/* Creates CQ and queue pair, and sets cap to the granted sizes. */
 static inline void peer_queues(struct peer *peer, struct ibv_qp_cap *cap)
 {
 	struct ibv_qp_init_attr attr = {
@@ -181,7 +190,7 @@ static inline void peer_tcp(struct peer *peer, const char *server, const char *p
 	setvbuf(peer->tcp, NULL, _IONBF, 0);
 }
 
-/* Both sides come here, and go on together. */
+/* Waits until both ends have called this function. */
 static inline void peer_meet(struct peer *peer)
 {
 	char line[16];
@@ -263,7 +272,7 @@ static inline void peer_connect(struct peer *peer)
 	check(!errno, "QP to RTS");
 }
 
-/* Waits for the next completion, which must be a good one. */
+/* Waits for the next completion, and ends the program if it has an error. */
 static inline struct ibv_wc peer_complete(struct peer *peer)
 {
 	struct ibv_wc wc;
@@ -290,8 +299,8 @@ static inline void peer_close(struct peer *peer)
 }
 
 /*
- * An RC queue pair for the extended interface (ibv_wr_start(3)), connected to itself: what
- * can be shown by one process alone.
+ * Creates an RC queue pair for the extended interface (ibv_wr_start(3)) that is
+ * connected to itself, so that one process is enough.
  */
 static inline struct ibv_qp_ex *peer_itself(struct peer *peer, struct ibv_qp_cap cap,
 					    uint64_t send_ops)

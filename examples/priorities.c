@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * priorities.c: a short message waits until the adapter takes up its work request, and
- * with bulk flows beside it this takes long: each of them has its turn first. With a
- * priority for its queue pair it is next. This writes 64 bytes again and again while
- * flows of 1 MiB run, and says how long one took.
+ * priorities.c: measures a short message beside bulk flows. Without a priority
+ * the short message waits long, because the adapter first serves each bulk
+ * flow. With a priority of its queue pair it is served next. The program
+ * repeats a write of 64 bytes while flows of 1 MiB run, and prints the time of
+ * a write.
  *
  *   priorities [-d DEVICE] [-g GID-INDEX]                                 the target
  *   priorities [-d DEVICE] [-g GID-INDEX] [-n WRITES] [-p LEVEL] SERVER   writes
  *
- * -p: level of the short flow, 0 to 15; that of the bulk flows is 0.
+ * -p is the level of the short flow, 0 to 15. The level of the bulk flows is 0.
  */
 #include <getopt.h>
 
@@ -19,10 +20,13 @@
 #define TCP_PORT "18603"
 #define BULK_FLOWS 4
 #define BULK_BYTES (1u << 20)
-#define BULK_DEPTH 2		/* writes under way of each bulk flow */
+#define BULK_DEPTH 2		/* outstanding writes per bulk flow */
 #define SHORT_BYTES 64u
 
-/* flow[0] is the short one; each has a queue pair, a CQ and memory of its own. */
+/*
+ * Flows, of which flow[0] is the short one. Each has its own queue pair, CQ and
+ * memory.
+ */
 static struct peer flow[1 + BULK_FLOWS];
 static struct ibv_mr *mr[1 + BULK_FLOWS];
 static unsigned long bulk_done;
@@ -68,7 +72,7 @@ static int completed(int i)
 	return n;
 }
 
-/* What a bulk flow has written it writes again. */
+/* Repeats each completed write of a bulk flow. */
 static void bulk_go_on(void)
 {
 	int i;
@@ -81,7 +85,7 @@ static void bulk_go_on(void)
 	}
 }
 
-/* Microseconds that one short write took */
+/* Writes one short message and returns the time in microseconds. */
 static double write_short(void)
 {
 	double begin = microseconds();
@@ -125,7 +129,7 @@ static void write_all(unsigned long count, int level)
 	       is.level, SHORT_BYTES, took[count / 2], took[count * 99 / 100]);
 	printf("beside them %u flows with %.0f MiB/s\n", BULK_FLOWS, bulk_done / all * 1e6);
 	free(took);
-	/* Nothing is under way when the other side takes its memory away. */
+	/* All writes must be complete before the peer frees its memory */
 	for (i = 1; i <= BULK_FLOWS; i++)
 		for (n = 0; n < BULK_DEPTH; n++)
 			peer_complete(&flow[i]);

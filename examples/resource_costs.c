@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * resource_costs.c: what the control path costs. Registers memory, in pages of 4 KiB and
- * touched before, or creates queue pairs and destroys them, and says how long that took.
+ * resource_costs.c: measures the control path. The program either registers
+ * memory, whose pages of 4 KiB are already present, or creates and destroys
+ * queue pairs. The output is the time of each part.
  *
  *   resource_costs -d DEVICE -m MIB      "registered MIB MiB: N ms, given back: N ms"
  *   resource_costs -d DEVICE -q COUNT    "created COUNT queue pairs: N ms, destroyed: N ms"
@@ -58,7 +59,7 @@ static void memory(struct ibv_pd *pd, size_t mib)
 	area = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (area == MAP_FAILED)
 		fail("mmap");
-	/* Huge pages would make one entry of 512. */
+	/* With huge pages, 512 pages would be one entry */
 	madvise(area, length, MADV_NOHUGEPAGE);
 	memset(area, 1, length);
 	start = milliseconds();

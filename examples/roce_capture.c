@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * roce_capture.c: writes every frame that the adapter sends and receives, RoCE included,
- * to standard output, in the format of pcap. The kernel never sees RDMA traffic, so
- * tcpdump on the network interface shows none of it; the adapter itself must copy it. That
- * is what a flow rule of the type sniffer asks for. It needs CAP_NET_RAW.
+ * roce_capture.c: writes every frame that the adapter sends and receives,
+ * including RoCE frames, to standard output in pcap format. The kernel never
+ * sees RDMA traffic, so tcpdump on the network interface cannot show it. The
+ * program creates a flow rule of type sniffer, by which the adapter copies the
+ * frames. This needs CAP_NET_RAW.
  *
  *   roce_capture -d DEVICE [-n FRAMES] | tcpdump -n -r -
  *
- * It ends after FRAMES frames, or by Ctrl-C, and then says how many there were.
+ * The program ends after FRAMES frames or with Ctrl-C, and prints the number of
+ * frames.
  */
 #include <getopt.h>
 #include <poll.h>
@@ -16,7 +18,7 @@
 #include "peer.h"
 
 #define RECEIVES 512
-/* The longest frame: jumbo, with tag and the headers of RoCE */
+/* Longest frame: jumbo frame with VLAN tag and RoCE headers */
 #define ROOM 9216
 
 #define PCAP_MAGIC_NS 0xa1b23c4du
@@ -51,7 +53,7 @@ static void stop(int signal)
 	stopped = 1;
 }
 
-/* Slot i of the buffer, for one frame */
+/* Posts slot i of the buffer for one frame. */
 static void post(struct capture *capture, uint64_t slot)
 {
 	struct ibv_sge sge = {
@@ -65,7 +67,10 @@ static void post(struct capture *capture, uint64_t slot)
 	check(!errno, "cannot post a receive");
 }
 
-/* A raw packet queue pair has no other end: the steps to RTS ask for a port only. */
+/*
+ * Moves the queue pair to RTS. The transitions need only the port, because a
+ * raw packet queue pair has no peer.
+ */
 static void start_receiving(struct capture *capture)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT_NUM };
@@ -122,7 +127,10 @@ static bool enough(const struct capture *capture)
 	return stopped || (capture->wanted && capture->frames >= capture->wanted);
 }
 
-/* All that is there; then what is there after asking for an event, which would not tell of it. */
+/*
+ * Writes all received frames. The CQ is polled again after the request for an
+ * event, because earlier frames cause no event.
+ */
 static void write_frames(struct capture *capture)
 {
 	struct ibv_wc wc;
@@ -145,7 +153,10 @@ static void run(struct capture *capture)
 		errno = ibv_req_notify_cq(capture->cq, 0);
 		check(!errno, "cannot ask for an event");
 		write_frames(capture);
-		/* With a timeout, because a signal may come just before it. */
+		/*
+		 * The wait has a timeout, because a signal may come just before
+		 * it
+		 */
 		while (!enough(capture) && poll(&event, 1, 200) <= 0)
 			continue;
 		if (enough(capture))
@@ -188,7 +199,9 @@ int main(int argc, char **argv)
 	fwrite(&file, sizeof(file), 1, stdout);
 	check(!fflush(stdout), "standard output");
 
-	/* From here on the adapter copies. */
+	/*
+	 * The adapter copies frames from now on, so the queue is ready before
+	 */
 	flow = ibv_create_flow(capture.qp, &sniffer);
 	check(flow, "cannot make a sniffer");
 	fprintf(stderr, "capturing\n");

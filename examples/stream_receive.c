@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * stream_receive.c: who may get messages of 64 bytes and of 64 KiB has to give 64 KiB to
- * each; a streaming receive queue puts many messages, one behind the other, into one
- * large buffer. This receives the same mix in both ways and says what it costs.
+ * stream_receive.c: compares a streaming receive queue with an ordinary one. If
+ * messages have 64 bytes to 64 KiB, an ordinary queue needs a buffer of 64 KiB
+ * for each. A streaming receive queue places many messages into one large
+ * buffer, one behind the other. The program receives the same mix in both ways
+ * and prints the costs.
  *
  *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX] [-o]   receives
  *   stream_receive [-d DEVICE] [-g GID-INDEX] [-n MESSAGES] [-m MIX] SERVER sends
  *
- * -o: one buffer for each message. -m: powers of two in the mix from 64 bytes on, 1 to 10.
+ * With -o each message has its own buffer. The option -m is the number of
+ * powers of two in the mix, from 64 bytes on, 1 to 10.
  */
 #include <endian.h>
 #include <getopt.h>
@@ -33,7 +36,7 @@ struct receiver {
 
 static unsigned int mix = 10;
 
-/* Each power of two is as likely as another. */
+/* Returns a random length; each power of two is equally likely. */
 static uint32_t length_of(uint32_t message)
 {
 	uint32_t hash = message * 2654435761u >> 8, least = SMALLEST << hash % mix;
@@ -46,7 +49,7 @@ static uint8_t pattern(uint32_t message, uint32_t at)
 	return message * 151 + at * 7 + (at >> 8) * 13;
 }
 
-/* The wr_id is the number of the buffer. */
+/* Posts a buffer, whose number is its wr_id. */
 static void post_buffer(struct receiver *r, uint64_t number)
 {
 	struct ibv_sge sge = {
@@ -60,7 +63,7 @@ static void post_buffer(struct receiver *r, uint64_t number)
 	check(!errno, "cannot post a receive");
 }
 
-/* The completion on which the CQ stands */
+/* Checks the current message of the CQ. */
 static void received(struct receiver *r)
 {
 	uint32_t length = ibv_wc_read_byte_len(r->cq), at, offset, flags, message;
@@ -75,7 +78,10 @@ static void received(struct receiver *r)
 		check(data[at] == pattern(message, at), "a byte is wrong");
 	r->messages++;
 	r->bytes += length;
-	/* Until then more messages come into this buffer. */
+	/*
+	 * Only a used-up buffer is reused, because otherwise more messages may
+	 * follow in the buffer
+	 */
 	if (flags & QRNICDV_WC_STREAM_USED) {
 		r->buffers++;
 		post_buffer(r, r->cq->wr_id);

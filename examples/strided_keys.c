@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * strided_keys.c: a message whose blocks lie apart, a column of a matrix for example, can
- * go out in three ways: by an indirect key, which makes the blocks look like one buffer
- * (qrnicdv_wr_reg_mkey(3)); by lists of scatter/gather elements, at most 30 in a request;
- * or packed by the CPU. The same for what comes in: the key scatters, or lists do, or the
- * CPU unpacks. This measures all of them over sizes of blocks and messages, and checks
- * every byte. The queue pair is connected to itself.
+ * strided_keys.c: compares three ways to send a message whose blocks are not
+ * adjacent, for example a column of a matrix.
+ *
+ * - An indirect key makes the blocks one range (qrnicdv_wr_reg_mkey(3)).
+ * - Lists of scatter/gather elements have at most 30 elements in a work request.
+ * - The CPU packs the blocks into one buffer.
+ *
+ * Received data is scattered by the key or by lists, or unpacked by the CPU.
+ * The program measures all ways for several sizes of blocks and messages, and
+ * checks every byte. The queue pair is connected to itself.
  *
  *   strided_keys [-d DEVICE] [-n ROUNDS] [-m LARGEST-MESSAGE]
  */
@@ -15,14 +19,15 @@
 #include "peer.h"
 
 #define MAX_SGE 30
-#define BATCH 64		/* requests in flight */
+#define BATCH 64		/* outstanding work requests */
 
 enum way { KEY, LISTS, CPU, WAYS };
 static const char *const way_name[] = { "key", "lists", "cpu" };
 
 static struct peer peer = { .gid_index = PEER_GID_V2 };
 static struct ibv_qp_ex *qpx;
-static struct ibv_mr *strewn, *packed;	/* the blocks; the message in one piece */
+/* the blocks, and the message in one block */
+static struct ibv_mr *strewn, *packed;
 static struct qrnicdv_mkey *mkey;
 static size_t block, length;
 
@@ -36,7 +41,7 @@ static char *packed_at(size_t i)
 	return (char *)packed->addr + i * block;
 }
 
-/* What is posted between these two is one request, which completes. */
+/* Begins a batch of one signaled work request. */
 static void begin(void)
 {
 	ibv_wr_start(qpx);
@@ -49,7 +54,10 @@ static void finish(void)
 	peer_complete(&peer);
 }
 
-/* One registration serves all messages of one shape, so it is not measured. */
+/*
+ * Registers the key. One registration is enough for all messages of a shape, so
+ * it is not measured.
+ */
 static void make_key(void)
 {
 	struct qrnicdv_piece piece = {
@@ -70,7 +78,7 @@ static void make_key(void)
 	finish();
 }
 
-/* Blocks first to first + n: gathered by a write, or scattered by a read */
+/* Posts n blocks from first on: gathered by a write, or scattered by a read. */
 static void post_list(bool send, size_t first, size_t n)
 {
 	struct ibv_sge list[MAX_SGE];
@@ -104,7 +112,10 @@ static void by_lists(bool send)
 	}
 }
 
-/* Of one piece: from the packed message or to it, by the key or into a second copy */
+/*
+ * Transfers the packed message as one piece, with the key or with a second
+ * copy.
+ */
 static void by_one(enum way way, bool send)
 {
 	uint64_t other = (uintptr_t)packed->addr + packed->length / 2;
@@ -128,7 +139,9 @@ static void by_one(enum way way, bool send)
 			memcpy(block_at(i), (char *)other + i * block, block);
 }
 
-/* The fastest of the rounds, in microseconds: what else the machine does only adds */
+/*
+ * Returns the fastest round in microseconds, because other load only adds time.
+ */
 static double measure(enum way way, bool send, int rounds)
 {
 	struct ibv_mr *from = send ? strewn : packed, *to = send ? packed : strewn;

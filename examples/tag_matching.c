@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * tag_matching.c: messages find their buffers by tag, as MPI wants it. The adapter holds the
- * list of buffers and puts each message where it belongs; with -o software does it: a list,
- * and a copy out of the buffer of a plain SRQ. A process sends to itself, and says what the
- * receiver's part costs the processor; all has come before that begins.
+ * tag_matching.c: compares tag matching by the adapter and by software, as MPI
+ * needs it. The adapter has a list of buffers, and writes each message into the
+ * buffer with its tag. With -o software has the list, and copies from the
+ * buffers of an ordinary SRQ.
+ *
+ * A process sends to itself, and prints the CPU time of the receiver for a
+ * message. All messages have arrived before the measurement begins.
  *
  *   tag_matching [-d DEVICE] [-g GID-INDEX] [-n ROUNDS] [-s SIZE] [-r] [-l OTHERS] [-o]
  *
- * -s: bytes of a message. -r: rendezvous: only the address of the data is sent, and the
- * receiver reads it. -l: buffers with other tags, for which nobody sends, are first in the list.
+ * The option -s is the length of messages in bytes. With -r each message is a
+ * rendezvous: only the address of the data is sent, and the receiver reads the
+ * data. The option -l is the number of buffers with other tags at the head of
+ * the list, which never match.
  */
 #include <getopt.h>
 
 #include "tag_messages.h"
 
-#define TAGS 4096u	/* in the list; with as many operations on it under way */
+#define TAGS 4096u	/* buffers in the list, and outstanding operations */
 
 static struct ibv_cq_ex *cq;
 static uint32_t others;
@@ -28,7 +33,7 @@ static double processor(void)
 	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
-/* The next message with such a tag belongs there: to the end of the list. */
+/* Appends buffers with tags to the list. */
 static void post_tags(uint32_t first, uint32_t count)
 {
 	static struct ibv_ops_wr add[MESSAGES];
@@ -38,7 +43,10 @@ static void post_tags(uint32_t first, uint32_t count)
 
 	for (i = 0; i < count; i++) {
 		tag = first + i;
-		/* Those of the others are never used. */
+		/*
+		 * Buffers with other tags are never used, so they may share
+		 * memory
+		 */
 		sge[i] = (struct ibv_sge){ (uintptr_t)data->addr + tag % MESSAGES * size, size,
 					   data->lkey };
 		add[i] = (struct ibv_ops_wr){
@@ -52,7 +60,10 @@ static void post_tags(uint32_t first, uint32_t count)
 	check(!errno, "cannot add tags");
 }
 
-/* So many buffers are full; in software's rendezvous first so many messages have come. */
+/*
+ * Receives until this number of buffers is full. In a software rendezvous, this
+ * number of headers must have arrived first.
+ */
 static void take(uint32_t count)
 {
 	struct ibv_poll_cq_attr poll = { 0 };
@@ -66,7 +77,11 @@ static void take(uint32_t count)
 			received = ibv_wc_read_opcode(cq) == IBV_WC_RECV;
 			if (software && received)
 				match(cq->wr_id);
-			/* The end of a rendezvous is told with the header that came. */
+			/*
+			 * The received header is also needed for the message at
+			 * the end of a rendezvous, so its buffer is posted
+			 * later
+			 */
 			if (software && received != rendezvous)
 				post_receive(cq->wr_id);
 			count -= software || ibv_wc_read_wc_flags(cq) & IBV_WC_TM_DATA_VALID;
@@ -110,7 +125,10 @@ static void make_queues(void)
 	peer_connect(&from);
 }
 
-/* Only the receiver's part counts, microseconds of the processor for a message. */
+/*
+ * Runs one round and returns the CPU time for a message in microseconds. Only
+ * the part of the receiver counts.
+ */
 static double one_round(uint32_t round, struct ibv_mr *source)
 {
 	uint8_t *bytes = (uint8_t *)source->addr + 2 * MESSAGES * sizeof(struct header);

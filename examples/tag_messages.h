@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * tag_messages.h: what tag_matching.c needs beside the adapter's list: the sender, and what
- * software does where no adapter does it: buffers for whatever comes in, a list of those that
- * wait for a tag, a copy, or a read and its end.
+ * tag_messages.h: the sender of tag_matching.c, and tag matching in software.
+ * The software needs receive buffers, a list of buffers that wait for a tag,
+ * and a copy. For a rendezvous it needs a read and a message at the end.
  */
 #ifndef EXAMPLES_TAG_MESSAGES_H
 #define EXAMPLES_TAG_MESSAGES_H
@@ -13,15 +13,16 @@
 
 #include "peer.h"
 
-#define MESSAGES 128u		/* of a round: each tag once, in another order than the buffers */
-#define LOOKED_AT 0xffffffffull	/* of a tag */
+/* messages of a round; each tag once, in another order than the buffers */
+#define MESSAGES 128u
+#define LOOKED_AT 0xffffffffull	/* compared bits of a tag */
 
 struct header {
 	struct ibv_tmh tag;
 	struct ibv_rvh data;
 };
 
-/* A buffer that waits for a tag: what software needs for each */
+/* A buffer that waits for a tag, as software needs it */
 struct waiting {
 	uint64_t tag, mask;
 	uint8_t *buffer;
@@ -30,12 +31,13 @@ struct waiting {
 
 static struct peer to = { .gid_index = PEER_GID_V2 }, from;
 static struct ibv_srq *srq;
-static struct ibv_mr *data, *messages;	/* where it belongs; where it comes in */
+/* buffers of messages; receive buffers */
+static struct ibv_mr *data, *messages;
 static uint32_t size = 64;
 static bool rendezvous;
 static struct waiting *pool, *list, **list_end = &list;
 
-/* A buffer for whatever comes in */
+/* Posts a receive buffer. */
 static void post_receive(uint64_t number)
 {
 	uint32_t room = sizeof(struct header) + size;
@@ -53,7 +55,10 @@ static void list_append(uint64_t tag, uint64_t mask, uint8_t *buffer)
 	list_end = &pool[tag].next;
 }
 
-/* Reads what the sender only told of, and tells it when that has been done; all in one go. */
+/*
+ * Chain of work requests: reads of rendezvous data, and messages that report
+ * their end. All are posted together.
+ */
 static struct ibv_send_wr chain[2 * MESSAGES];
 static struct ibv_sge pieces[2 * MESSAGES];
 static uint32_t chained;
@@ -88,7 +93,10 @@ static void post_chain(void)
 	chained = 0;
 }
 
-/* The first buffer in the list whose tag matches, and the data into it */
+/*
+ * Finds the first buffer in the list with the tag of a message, and moves the
+ * data into it.
+ */
 static void match(uint64_t number)
 {
 	struct header *header = (struct header *)((uint8_t *)messages->addr +
@@ -109,7 +117,10 @@ static void match(uint64_t number)
 		memcpy(found->buffer, &header->data, size);
 }
 
-/* The sender's part: each tag once; the end of a rendezvous comes as a receive. */
+/*
+ * Sends each tag once. The message at the end of a rendezvous arrives as a
+ * receive.
+ */
 static void send_all(struct ibv_mr *source)
 {
 	uint8_t *bytes = (uint8_t *)source->addr + 2 * MESSAGES * sizeof(struct header);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * transpose.c: a matrix arrives transposed, and no CPU has touched an element. Each column
- * of the target is an indirect key: one element, repeated with the stride of a row. One
- * more key joins these columns. A write to that key takes the rows of the source in their
- * order, and puts the first into the first column, the second into the second, and so on.
- * Measured beside a CPU that transposes, and a write of what it made. The queue pair is
- * connected to itself.
+ * transpose.c: transposes a matrix during its transfer, without the CPU. Each
+ * column of the destination is an indirect key: one element, repeated with the
+ * stride of a row. Another key joins these columns. A write to this key takes
+ * the rows of the source in order, and stores row n as column n. The program
+ * compares this with a transposition by the CPU and a write of its result. The
+ * queue pair is connected to itself.
  *
  *   transpose [-d DEVICE] [-n ROUNDS] [-m LARGEST-MATRIX]
  */
@@ -36,7 +36,7 @@ static struct qrnicdv_mkey *key_new(int max_pieces)
 	return mkey;
 }
 
-/* What is posted between these two is one request, which completes. */
+/* Begins a batch of one signaled work request. */
 static void begin(void)
 {
 	ibv_wr_start(qpx);
@@ -106,7 +106,9 @@ static void transpose(bool by_key)
 	finish();
 }
 
-/* The fastest of the rounds, in microseconds: what else the machine does only adds */
+/*
+ * Returns the fastest round in microseconds, because other load only adds time.
+ */
 static double measure(bool by_key, int rounds)
 {
 	double start, time, best = 1e9;

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * first_driver.c: the first three steps of a driver for the adapter. Build and boot it with
+ * first_driver.c: the first three steps of a driver for the adapter.
  *
- *	examples/ci/boot-driver examples/first-driver examples/first-driver/job
+ *   examples/ci/boot-driver examples/first-driver examples/first-driver/job
  *
- * which puts the header qrnic_hw.h, with all registers and structures, into the include path.
- * The module parameter "steps" says how far to go:
+ * This command builds and boots the driver, and puts the header qrnic_hw.h,
+ * with all registers and structures, into the include path. The module
+ * parameter "steps" is the number of the last step, from 1 to 3.
  *
- *	1  registers: find out what the device is, and reset it      (spec/pci.rst, registers.rst)
- *	2  the command ring: hand commands over by DMA, poll the end (spec/commands.rst)
- *	3  MSI-X: an event queue, and commands that end by interrupt (spec/completion.rst)
+ *   1  Registers: the driver identifies the device and resets it (spec/pci.rst,
+ *      spec/registers.rst).
+ *   2  Command ring: the driver passes commands by DMA and polls for their end
+ *      (spec/commands.rst).
+ *   3  MSI-X: the driver sets up an event queue, and commands end with an
+ *      interrupt (spec/completion.rst).
  *
- * Continue with spec/initialisation.rst, from its step 8 on.
+ * To continue, see spec/initialisation.rst from step 8 on. The probe function
+ * calls the steps in order, and devres undoes them in reverse order.
  */
 #include <linux/completion.h>
 #include <linux/dma-mapping.h>
@@ -27,7 +32,8 @@
 #define EQ_LOG_SIZE 4
 #define EQ_ENTRIES (1 << EQ_LOG_SIZE)
 #define MAILBOX_BYTES 4096
-#define OUTPUT_OFFSET 2048	/* of the mailbox: input before it, output behind it */
+/* output mailbox; the input mailbox is before it */
+#define OUTPUT_OFFSET 2048
 #define PATIENCE_US (10 * USEC_PER_SEC)
 
 static int steps = 3;
@@ -37,20 +43,22 @@ MODULE_PARM_DESC(steps, "how far to go: 1 registers, 2 commands, 3 interrupts");
 struct first_driver {
 	struct device *dev;
 	void __iomem *registers;	/* BAR 0 */
-	void __iomem *doorbells;	/* BAR 2; page 0 is the kernel's */
+	void __iomem *doorbells;	/* BAR 2; page 0 is for the kernel */
 	struct qrnic_cmd_entry *ring;
-	u32 producer;			/* commands that were handed over so far */
+	/* commands passed to the device so far */
+	u32 producer;
 	void *mailbox;
 	dma_addr_t mailbox_dma;
 	struct qrnic_eqe *events;
 	dma_addr_t events_dma;
-	u32 consumer;			/* events that were taken so far */
+	u32 consumer;			/* events consumed so far */
 	u32 eq;
-	u16 token;			/* of the command that the last event was about */
+	/* token of the command of the last event */
+	u16 token;
 	struct completion done;
 };
 
-/* Step 1: registers, which need no DMA. */
+/* Step 1: identifies and resets the device. Registers need no DMA. */
 static int step_registers(struct first_driver *fd)
 {
 	u32 id = readl(fd->registers + QRNIC_REG_ID);
@@ -59,12 +67,15 @@ static int step_registers(struct first_driver *fd)
 	int err;
 
 	/*
-	 * If the device is gone or does not decode, registers read as all ones
-	 * or 0.
+	 * Registers read as all ones or 0 if the device is gone or does not
+	 * decode, so the identity is checked first
 	 */
 	if (id != QRNIC_ID_MAGIC || version >> 16 != QRNIC_HW_VERSION_MAJOR)
 		return dev_err_probe(fd->dev, -ENODEV, "not a device of this kind: 0x%x\n", id);
-	/* An earlier owner may have left queues that the device still works on. */
+	/*
+	 * The reset comes first, because an earlier driver may have left queues
+	 * that the device still uses
+	 */
 	writel(QRNIC_REG_CONTROL_RESET_MASK, fd->registers + QRNIC_REG_CONTROL);
 	err = readl_poll_timeout(fd->registers + QRNIC_REG_STATUS, status,
 				 status & (QRNIC_REG_STATUS_READY_MASK | QRNIC_REG_STATUS_FATAL_MASK),
@@ -77,7 +88,10 @@ static int step_registers(struct first_driver *fd)
 	return 0;
 }
 
-/* Hands over one command and waits for its end, by event or by polling; result may be NULL. */
+/*
+ * Executes one command and waits for its end, by event or by polling; result
+ * may be NULL.
+ */
 static int command(struct first_driver *fd, u16 opcode, u32 object, u32 in_len, u32 out_len,
 		   bool event, u32 *result)
 {
@@ -96,7 +110,10 @@ static int command(struct first_driver *fd, u16 opcode, u32 object, u32 in_len, 
 		.control = cpu_to_le32(control),
 	};
 	reinit_completion(&fd->done);
-	/* writel() orders the entry before the doorbell: the device must not read an old one. */
+	/*
+	 * writel() orders the entry before the doorbell, because otherwise the
+	 * device could read an old entry
+	 */
 	writel(++fd->producer, fd->registers + QRNIC_REG_CMD_DOORBELL);
 	if (event && !wait_for_completion_timeout(&fd->done, usecs_to_jiffies(PATIENCE_US)))
 		dev_warn(fd->dev, "no event of command 0x%x\n", opcode);
@@ -105,8 +122,8 @@ static int command(struct first_driver *fd, u16 opcode, u32 object, u32 in_len, 
 	if (err)
 		return err;
 	/*
-	 * The other members are valid only after the owner bit has been read
-	 * as 0.
+	 * The barrier is needed because the other members are valid only after
+	 * the owner bit was read as 0
 	 */
 	dma_rmb();
 	if (control & QRNIC_CMD_ENTRY_STATUS_MASK) {
@@ -119,7 +136,7 @@ static int command(struct first_driver *fd, u16 opcode, u32 object, u32 in_len, 
 	return 0;
 }
 
-/* Memory is freed after this: the device must not touch it any more. */
+/* Stops the device, because its memory is freed afterwards. */
 static void stop(void *data)
 {
 	struct first_driver *fd = data;
@@ -127,12 +144,12 @@ static void stop(void *data)
 	writel(QRNIC_REG_CONTROL_RESET_MASK, fd->registers + QRNIC_REG_CONTROL);
 	/*
 	 * The read flushes the write, because a read does not pass a posted
-	 * write.
+	 * write
 	 */
 	readl(fd->registers + QRNIC_REG_STATUS);
 }
 
-/* Step 2: the command ring. */
+/* Step 2: sets up the command ring. */
 static int step_commands(struct first_driver *fd)
 {
 	struct pci_dev *pdev = to_pci_dev(fd->dev);
@@ -144,8 +161,8 @@ static int step_commands(struct first_driver *fd)
 	if (err)
 		return err;
 	/*
-	 * Bus mastering is enabled only after the reset:
-	 * spec/initialisation.rst, step 3.
+	 * Bus mastering is enabled only after the reset, because an unreset
+	 * device could access memory (spec/initialisation.rst, step 3)
 	 */
 	pci_set_master(pdev);
 	fd->ring = dmam_alloc_coherent(fd->dev, RING_ENTRIES * QRNIC_CMD_ENTRY_SIZE, &ring, GFP_KERNEL);
@@ -153,7 +170,10 @@ static int step_commands(struct first_driver *fd)
 	fd->events = dmam_alloc_coherent(fd->dev, EQ_ENTRIES * QRNIC_EQE_SIZE, &fd->events_dma, GFP_KERNEL);
 	if (!fd->ring || !fd->mailbox || !fd->events)
 		return -ENOMEM;
-	/* Undone in reverse order: the device is stopped before its memory goes. */
+	/*
+	 * The action is added before the registers are written, so that the
+	 * device is stopped before its memory is freed
+	 */
 	err = devm_add_action_or_reset(fd->dev, stop, fd);
 	if (err)
 		return err;
@@ -171,8 +191,8 @@ static int step_commands(struct first_driver *fd)
 }
 
 /*
- * Tells the device how many events were consumed, and requests an interrupt
- * for the next one.
+ * Reports the consumed events to the device, and requests an interrupt for the
+ * next event.
  */
 static void arm(struct first_driver *fd)
 {
@@ -191,7 +211,10 @@ static irqreturn_t interrupt(int irq, void *data)
 		u32 control = le32_to_cpu(READ_ONCE(eqe->control));
 		bool phase = control & QRNIC_EQE_PHASE_MASK;
 
-		/* The device writes phase 1 in its first pass through the ring, then 0, then 1. */
+		/*
+		 * The phase alternates with each pass through the ring,
+		 * beginning with 1, so it shows if an entry is new
+		 */
 		if (phase == (fd->consumer >> EQ_LOG_SIZE & 1))
 			break;
 		dma_rmb();
@@ -206,7 +229,7 @@ static irqreturn_t interrupt(int irq, void *data)
 	return ret;
 }
 
-/* Step 3: an event queue, whose events are announced by a message of MSI-X. */
+/* Step 3: sets up an event queue, whose events raise an MSI-X interrupt. */
 static int step_interrupts(struct first_driver *fd)
 {
 	struct pci_dev *pdev = to_pci_dev(fd->dev);
@@ -265,8 +288,8 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 }
 
 /*
- * Everything that probe() has made is managed (devres), so the core releases
- * it.
+ * Removes the driver. All resources of probe() are managed (devres), so the
+ * core releases them.
  */
 static void remove(struct pci_dev *pdev)
 {
