@@ -1,5 +1,14 @@
 /*
- * qrnic cable: its object, and how two ends agree
+ * qrnic cable: the object, and the agreement of its two ends
+ *
+ * A device attaches with qrnic_cable_attach(); then both ends meet at a socket
+ * (socket.h). Each end sends HELLO with a random nonce. The end with the
+ * greater nonce creates the memory of the rings and sends MEMORY; its peer maps
+ * it and replies READY. From then on the cable is up. Frames pass through the
+ * rings (ring.h), and WAKE messages are the events. A reader thread (reader.h)
+ * receives all messages, and cable_news() handles them in the main loop. When
+ * the peer disconnects, the end returns to the meeting. Manual, chapter
+ * "Cable".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,28 +39,31 @@
 #include "cable/tempo.h"
 
 #define DEFAULT_SLOTS 256
-/* The largest frame of the device */
+/* Largest frame of the device */
 #define MAX_FRAME QRNIC_CABLE_FRAME
 
-/* Real time: the other end is a process of this host. */
-#define AGREE_MS 2000           /* an end that says nothing more is given up */
-#define AGAIN_MS 50             /* another end listens in a moment */
+/* Real time, because the peer is a process of this host */
+/* maximum wait for a message of the agreement */
+#define AGREE_MS 2000
+#define AGAIN_MS 50             /* another end listens soon */
 #define REFUSED_MS 1000
-#define COMPLAINT_MS 1000       /* no two complaints within this time */
-#define REASON_MS 100           /* a peer that hung up may have said why */
+#define COMPLAINT_MS 1000       /* minimum time between two warnings */
+/* wait for the last messages of a peer that hung up */
+#define REASON_MS 100
 
 /*
  * Limit of ended connections whose threads still run, for all peers together.
- * A peer can keep the thread of a connection busy after its end.
+ * The limit is needed because a peer can keep the thread of a connection busy
+ * after its end.
  */
 #define MAX_READERS 16
 
 typedef enum CableState {
     CABLE_OFF,                  /* no device */
-    CABLE_ALONE,                /* no other end */
-    CABLE_GREETING,             /* we said HELLO */
-    CABLE_WAITING,              /* for MEMORY: the other end makes it */
-    CABLE_OFFERED,              /* we said MEMORY */
+    CABLE_ALONE,                /* no peer */
+    CABLE_GREETING,             /* HELLO was sent */
+    CABLE_WAITING,              /* MEMORY of the peer is expected */
+    CABLE_OFFERED,              /* MEMORY was sent */
     CABLE_UP,
 } CableState;
 
@@ -70,21 +82,24 @@ struct QrnicCable {
     QrnicMeeting meeting;       /* with path */
     QrnicReader *reader;        /* of the connection, or NULL */
     QrnicReader *spare;         /* for the next connection, or NULL */
-    QrnicReader *former[MAX_READERS]; /* ended; their threads may still run */
-    int edge;                   /* epoll: something came, while up; or -1 */
-    QEMUTimer *timer;           /* to give up, or to try again */
-    QEMUTimer *accept_timer;    /* to accept again */
-    char *said;                 /* the last complaint, not to be repeated */
+    /* ended readers whose threads may still run */
+    QrnicReader *former[MAX_READERS];
+    /* epoll descriptor that reports messages while up, or -1 */
+    int edge;
+    QEMUTimer *timer;           /* end of a wait, or next attempt */
+    QEMUTimer *accept_timer;    /* accept again */
+    char *said;                 /* last warning, which is not repeated */
     int64_t said_ms;
     uint64_t nonce;
-    Notifier exit;              /* the process ends */
+    Notifier exit;              /* called at the end of the process */
 
     QrnicCableRing sender, receiver;
     QrnicTempo tempo;
-    /* What the device is not told from within: a bottom half does it. */
+    /* Bottom half for failures that are found inside a call of the device */
     QEMUBH *bh;
-    bool failed, gone;          /* a ring is broken; the other end is gone */
-    bool taken;                 /* a frame, since it was last asked for more */
+    bool failed, gone;          /* a ring is broken; the peer hung up */
+    /* a frame was consumed since the last qrnic_cable_await() */
+    bool taken;
     bool cut, complete;
     QrnicCapture capture;
 };
@@ -96,7 +111,10 @@ static void cable_go(QrnicCable *c);
 static void cable_news(void *opaque);
 static void await_peers(void *opaque);
 
-/* Once for each reason, and not often: the other end may go on for ever. */
+/*
+ * Warns once for each reason, and not often, because a peer may cause the same
+ * failure again and again.
+ */
 static void G_GNUC_PRINTF(2, 3) complain(QrnicCable *c, const char *format, ...)
 {
     g_autofree char *text = NULL;
@@ -121,11 +139,12 @@ static int64_t now_ns(void)
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
 }
 
-/*
- * Down
- */
+/* Disconnecting */
 
-/* Forgets the former readers whose threads have ended. */
+/*
+ * Returns the number of ended readers whose threads still run. Frees all
+ * others.
+ */
 static unsigned count_former(QrnicCable *c)
 {
     unsigned count = 0;
@@ -139,7 +158,7 @@ static unsigned count_former(QrnicCable *c)
     return count;
 }
 
-/* Ends a reader, which keeps its place until its thread has ended. */
+/* Ends a reader, and keeps it in "former" until its thread has ended. */
 static void end_reader(QrnicCable *c, QrnicReader *r)
 {
     qrnic_reader_end(r);
@@ -149,13 +168,13 @@ static void end_reader(QrnicCable *c, QrnicReader *r)
             return;
         }
     }
-    /* have_spare() has left a place for each reader. */
+    /* have_spare() has reserved a place for each reader. */
     g_assert_not_reached();
 }
 
 /*
- * Provides the reader of the next connection. Returns false if too many
- * readers exist: then no connection may be made now.
+ * Provides the reader of the next connection. Returns false if too many readers
+ * exist; then no connection may be made now.
  */
 static bool have_spare(QrnicCable *c)
 {
@@ -174,7 +193,7 @@ static void stop_edge(QrnicCable *c)
     }
 }
 
-/* As it was before the other end came. */
+/* Ends the connection. The state is then the same as before the peer came. */
 static void disconnect(QrnicCable *c)
 {
     bool was_up = c->state == CABLE_UP;
@@ -200,7 +219,10 @@ static void timer_after(QrnicCable *c, int ms)
     timer_mod(c->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + ms);
 }
 
-/* To the meeting, unless the other end will come here */
+/*
+ * Returns to the meeting after a delay, unless this end listens, because then
+ * the peer connects again.
+ */
 static void again_after(QrnicCable *c, int ms)
 {
     if (c->meeting.listener < 0 && c->path) {
@@ -214,7 +236,7 @@ static void disconnect_for(QrnicCable *c, int ms)
     again_after(c, ms);
 }
 
-/* Says why, and ends it. */
+/* Rejects the peer with a reason, and ends the connection. */
 static void G_GNUC_PRINTF(2, 3) refuse(QrnicCable *c, const char *format, ...)
 {
     QrnicCableMessage m = {
@@ -231,8 +253,8 @@ static void G_GNUC_PRINTF(2, 3) refuse(QrnicCable *c, const char *format, ...)
 }
 
 /*
- * The peer has hung up. The reader reports the reason if there is one, and then
- * the end; if the peer blocks the reader, the timer ends the connection.
+ * The peer has hung up. The reader reports its last message, if any, and then
+ * the end. If the peer blocks the reader, the timer ends the connection.
  */
 static void hung_up(QrnicCable *c)
 {
@@ -251,9 +273,7 @@ static void cable_bh(void *opaque)
     }
 }
 
-/*
- * Agreement
- */
+/* Agreement */
 
 static bool send_message(QrnicCable *c, QrnicCableMessage *m, int descriptor)
 {
@@ -273,10 +293,10 @@ static void set_up(QrnicCable *c, uint8_t *memory, const QrnicRingShape *shape,
 }
 
 /*
- * A message has arrived while the cable is up, most likely a WAKE. The reader
- * reads it later, so that the main loop does not wait for another thread. If
- * the reader is faster, this edge is missed, but then the reader reports the
- * WAKE.
+ * Handles a message that arrives while the cable is up, most likely a WAKE. The
+ * reader reads the message later, so that the main loop does not wait for
+ * another thread. If the reader is faster, this function misses the message,
+ * but then the reader reports the WAKE.
  */
 static void cable_edge(void *opaque)
 {
@@ -296,7 +316,10 @@ static void cable_edge(void *opaque)
     object_unref(OBJECT(c));
 }
 
-/* If the process has no descriptor left, the reader reports every WAKE. */
+/*
+ * Starts epoll for the connection. If the process has no free descriptor, the
+ * reader reports every WAKE instead.
+ */
 static void start_edge(QrnicCable *c)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET };
@@ -325,7 +348,7 @@ static void now_up(QrnicCable *c)
     c->client->link(c->opaque);
 }
 
-/* Ours is the greater nonce: we make the memory. */
+/* Creates the memory, because this end has the greater nonce. */
 static void offer(QrnicCable *c, const QrnicCableMessage *hello)
 {
     const QrnicRingShape shape = {
@@ -344,9 +367,14 @@ static void offer(QrnicCable *c, const QrnicCableMessage *hello)
     bool sent;
     int fd;
 
-    /* The peer has no descriptor to send. */
+    /*
+     * From now on descriptors are rejected, because this end sends the memory.
+     */
     qrnic_reader_refuse_descriptors(c->reader);
-    /* No other memory will do: the other end could take it away again. */
+    /*
+     * The file is sealed, because otherwise the peer could shrink it, and an
+     * access would kill the process.
+     */
     fd = qemu_memfd_create("qrnic-cable", bytes, false, 0,
                            F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL, &err);
     if (fd >= 0) {
@@ -458,7 +486,7 @@ static void got_wake(QrnicCable *c)
     c->client->work(c->opaque);
 }
 
-/* The reader has received something. */
+/* Handles the result of the reader. */
 static void cable_news(void *opaque)
 {
     QrnicCable *c = opaque;
@@ -477,12 +505,12 @@ static void cable_news(void *opaque)
         refuse(c, "this is no message of a cable");
         break;
     case QRNIC_RECEIVED_END:
-        /* Where the other end listened, it is our turn now. */
+        /* If the peer listened before, this end may have to listen now. */
         disconnect_for(c, c->state == CABLE_UP ? AGAIN_MS : REFUSED_MS);
         break;
     }
     /*
-     * The message, or the device's reaction to it, may have ended the
+     * The message, or the reaction of the device, may have ended the
      * connection.
      */
     if (news.woken && c->reader == r) {
@@ -491,7 +519,7 @@ static void cable_news(void *opaque)
     object_unref(OBJECT(c));
 }
 
-/* Uses the spare reader for the connection. */
+/* Begins a connection with the spare reader, and sends HELLO. */
 static void connected(QrnicCable *c, int fd)
 {
     QrnicCableMessage hello = {
@@ -500,7 +528,10 @@ static void connected(QrnicCable *c, int fd)
         .slots = c->slots, .max_frame = MAX_FRAME,
     };
 
-    /* Not the guest's source, from which other VMs may draw the same. */
+    /*
+     * The random numbers of the guest are not used, because other VMs may have
+     * the same sequence.
+     */
     qcrypto_random_bytes(&c->nonce, sizeof(c->nonce), &error_abort);
     hello.nonce = c->nonce;
     pstrcpy((char *)hello.text, sizeof(hello.text), c->name);
@@ -508,7 +539,10 @@ static void connected(QrnicCable *c, int fd)
     c->spare = NULL;
     qrnic_reader_start(c->reader, fd, c->slots);
     c->state = CABLE_GREETING;
-    /* A socket that was handed over has another end that may not run yet. */
+    /*
+     * With "fd" there is no timeout, because the peer's process may not run
+     * yet.
+     */
     if (c->path) {
         timer_after(c, AGREE_MS);
     }
@@ -531,7 +565,7 @@ static void refuse_third(QrnicCable *c, int fd)
     trace_qrnic_cable_third(c->name);
 }
 
-/* Waits until the connection ends, for a second at most. */
+/* Stops accepting until the connection ends, or for a second. */
 static void pause_accepting(QrnicCable *c)
 {
     qemu_set_fd_handler(c->meeting.listener, NULL, NULL, NULL);
@@ -540,9 +574,9 @@ static void pause_accepting(QrnicCable *c)
 }
 
 /*
- * Without a free descriptor, for example, the connection stays in the queue of
- * the listener, which stays readable: pause, so that the main loop does not
- * spin.
+ * Handles a failed accept(). The connection stays in the queue of the listener,
+ * which stays readable, for example if no descriptor is free. So accepting is
+ * paused, because otherwise the main loop would spin.
  */
 static void accept_failed(QrnicCable *c)
 {
@@ -562,7 +596,7 @@ static void cable_accept(void *opaque)
     int fd;
 
     /*
-     * The peer before has hung up, but its last messages may still be unread.
+     * The previous peer has hung up, but its last messages may still be unread.
      */
     if (c->reader && qrnic_reader_hung_up(c->reader)) {
         hung_up(c);
@@ -607,7 +641,7 @@ static void cable_timer(void *opaque)
     }
 }
 
-/* To the meeting, or back to it */
+/* Goes to the meeting: listens or connects. */
 static void cable_go(QrnicCable *c)
 {
     Error *err = NULL;
@@ -637,7 +671,7 @@ static void cable_go(QrnicCable *c)
     }
 }
 
-/* Nothing is left at the path. */
+/* Removes the files at the path at the end of the process. */
 static void cable_exit(Notifier *notifier, void *data)
 {
     QrnicCable *c = container_of(notifier, QrnicCable, exit);
@@ -648,9 +682,7 @@ static void cable_exit(Notifier *notifier, void *data)
     qrnic_capture_close(&c->capture);
 }
 
-/*
- * For the device
- */
+/* Functions for the device */
 
 bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
                         void *opaque, const char *name, Error **errp)
@@ -678,13 +710,18 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
                        object_get_canonical_path_component(OBJECT(c)));
         }
         if (!c->spare) {
-            /* A name is ours now, a number may be anything's. */
+            /*
+             * A named descriptor belongs to this process now, so it is closed.
+             * A number may be any descriptor of the process.
+             */
             if (!g_ascii_isdigit(c->fd_name[0])) {
                 qrnic_cable_close_elsewhere(fd);
             }
             return false;
         }
-        /* A socket is handed over once. */
+        /*
+         * "fd" is used only once, because its socket ends with the connection.
+         */
         g_free(c->fd_name);
         c->fd_name = g_strdup("");
     }
@@ -693,8 +730,8 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
     c->name = g_strdup(name);
     c->state = CABLE_ALONE;
     /*
-     * Not the bottom half of a context that a device may poll while we are in
-     * the middle of a frame, as that would unmap it.
+     * The bottom half belongs to a context that no device polls in the middle
+     * of a frame, because it may unmap that frame.
      */
     c->bh = aio_bh_new(iohandler_get_aio_context(), cable_bh, c);
     c->timer = timer_new_ms(QEMU_CLOCK_REALTIME, cable_timer, c);
@@ -751,7 +788,10 @@ static bool usable(const QrnicCable *c)
     return c->state == CABLE_UP && !c->failed && !c->gone;
 }
 
-/* After each look at a ring: has the other end written what cannot be? */
+/*
+ * Schedules the end of the connection if the peer has broken a ring. Called
+ * after each access to a ring.
+ */
 static void check(QrnicCable *c, const QrnicCableRing *r)
 {
     if (r->broken && !c->failed) {
@@ -850,9 +890,7 @@ bool qrnic_cable_await(QrnicCable *c)
            qrnic_cable_ring_await_frame(&c->receiver);
 }
 
-/*
- * Type
- */
+/* Type */
 
 static void cable_complete(UserCreatable *uc, Error **errp)
 {
@@ -880,7 +918,10 @@ static bool cable_can_be_deleted(UserCreatable *uc)
     return !QRNIC_CABLE(uc)->client;
 }
 
-/* The object is used as it was made. */
+/*
+ * Returns false with an error after the object is complete, because its
+ * properties are fixed then.
+ */
 static bool may_set(QrnicCable *c, Error **errp)
 {
     if (c->complete) {

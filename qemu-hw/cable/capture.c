@@ -1,8 +1,11 @@
 /*
- * qrnic cable: a file of the frames that pass an end, as pcapng
+ * qrnic cable: captures frames in a pcapng file
  *
- * The format is that of draft-ietf-opsawg-pcapng: blocks with their length at
- * both ends, in the byte order of the host.
+ * The main loop writes the head of the file and queues frames. The writer
+ * thread, started by the first frame, writes them. A lock protects the queue.
+ * If the thread still runs when the capture is closed, it frees itself. The
+ * format is draft-ietf-opsawg-pcapng: blocks with their length at both ends, in
+ * the byte order of the host.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,7 +33,7 @@
 #define OPTION_DROPPED 5        /* of statistics */
 #define NAME_MAX_BYTES 64
 
-/* Bytes that wait to be written, at most */
+/* Maximum of bytes in the queue */
 #define QUEUE_BYTES (64u << 20)
 #define CLOSE_MS 2000
 
@@ -42,7 +45,7 @@ typedef struct SectionBlock {
     uint32_t type, length;
     uint32_t order;
     uint16_t major, minor;
-    uint32_t bytes[2];          /* of the section: unknown */
+    uint32_t bytes[2];          /* length of the section: unknown */
     uint32_t length_again;
 } SectionBlock;
 
@@ -75,7 +78,7 @@ typedef struct StatisticsBlock {
     uint32_t interface;
     uint32_t time_high, time_low;
     Option dropped;
-    uint32_t count[2];          /* 64 bits, which need not be aligned here */
+    uint32_t count[2];          /* 64 bits, unaligned */
     Option end;
     uint32_t length_again;
 } StatisticsBlock;
@@ -105,7 +108,7 @@ bool qrnic_capture_interface(QrnicCapture *c, const char *name, Error **errp)
     };
     struct iovec iov = { &interface, sizeof(interface) };
 
-    /* Zeros behind the name are allowed, and make the block of one size. */
+    /* The name is padded with zeros, so that all blocks have the same size. */
     g_strlcpy(interface.text, name, sizeof(interface.text));
     if (write_whole(c, &iov, 1)) {
         return true;
@@ -138,9 +141,7 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
     return qrnic_capture_interface(c, name, errp);
 }
 
-/*
- * The writer
- */
+/* Writer */
 
 typedef struct Block {
     QSIMPLEQ_ENTRY(Block) next;
@@ -153,9 +154,9 @@ struct QrnicCaptureWriter {
     QemuCond changed;
     int fd;
     QSIMPLEQ_HEAD(, Block) queue;
-    size_t queued;              /* bytes of the queue */
-    uint64_t lost;              /* frames that found no room */
-    bool failed;                /* the file cannot be written */
+    size_t queued;              /* bytes in the queue */
+    uint64_t lost;              /* frames lost because the queue was full */
+    bool failed;                /* the file is not writable */
     bool closing, done;
     bool abandoned;             /* the thread frees the writer */
 };
@@ -181,7 +182,9 @@ static bool write_bytes(QrnicCaptureWriter *w, const void *bytes, size_t len)
     return true;
 }
 
-/* Called with the lock, which it releases while it writes. */
+/*
+ * Writes a block. The caller has the lock, which is released during the write.
+ */
 static void write_block(QrnicCaptureWriter *w)
 {
     Block *block = QSIMPLEQ_FIRST(&w->queue);

@@ -1,19 +1,20 @@
 /*
- * qrnic cable: a thread that reads the socket of one connection
+ * qrnic cable: a thread that reads the socket of a connection
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 /*
  * A peer can send any descriptor with any message. If recvmsg() or close()
- * drops a descriptor, the kernel closes it in the calling thread. This can
- * take long: a TCP socket with SO_LINGER and unsent data, a file of FUSE. So
- * each connection has a thread for these calls, which holds no lock meanwhile.
- * If a peer blocks the thread, the connection gets no further message, and the
- * main loop's timer ends it. Nothing waits for the thread.
+ * drops a descriptor, the kernel closes it in the calling thread. This can take
+ * long, for example for a TCP socket with SO_LINGER and unsent data, or for a
+ * file of FUSE. So each connection has a thread for these calls, which has no
+ * lock meanwhile. If a peer blocks the thread, the connection receives no
+ * further message, and the main loop's timer ends it. No code waits for the
+ * thread.
  *
- * The thread hands over one message at a time, and waits until the main loop
- * has consumed it. WAKEs are merged.
+ * The thread reports one message at a time, and waits until the main loop has
+ * consumed it. WAKEs are merged.
  */
 
 #include "qemu/osdep.h"
@@ -39,17 +40,17 @@
 #define MESSAGE_BUDGET 256
 
 struct QrnicReader {
-    QemuMutex lock;             /* for all that follows */
+    QemuMutex lock;             /* protects all members below */
     QemuCond changed;
     int fd;                     /* -1: not started; written once */
     uint32_t max_slots;         /* written with fd */
     QEMUBH *bh;                 /* NULL after the end */
     bool relaxed;
-    bool ended;                 /* the main loop wants nothing more */
+    bool ended;                 /* the main loop has ended the reader */
     bool abandoned;             /* the thread frees the reader */
-    bool done;                  /* the thread does nothing more */
-    QrnicNews news;             /* not yet taken */
-    /* Both may be set, because a peer may send MEMORY when it must not. */
+    bool done;                  /* the thread has finished */
+    QrnicNews news;             /* not yet consumed */
+    /* Both may be set, because a peer may send an unexpected MEMORY. */
     void *own, *received;
     size_t own_bytes, received_bytes;
 };
@@ -63,8 +64,8 @@ void *qrnic_cable_memory_map(int fd, size_t bytes)
 
     /*
      * F_GET_SEALS fails for files of other file systems, which could delay the
-     * calls below. A hole that is punched into the file is filled again by the
-     * next access, unless the pages are huge and none is free.
+     * calls below. If a peer punches a hole into the file, the next access
+     * fills it again. That could fail with huge pages, if no page is free.
      */
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
         st.st_size != bytes || fstatfs(fd, &fs) < 0 ||
@@ -75,11 +76,9 @@ void *qrnic_cable_memory_map(int fd, size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/*
- * The thread
- */
+/* Thread */
 
-/* Maps the file that came with MEMORY, once for each connection. */
+/* Maps the file of a MEMORY message, once per connection. */
 static void map_received(QrnicReader *r, QrnicNews *news, int fd)
 {
     const QrnicRingShape shape = {
@@ -96,7 +95,7 @@ static void map_received(QrnicReader *r, QrnicNews *news, int fd)
     r->received_bytes = bytes;
 }
 
-/* Reads one message; *woken if it was WAKE. Called without the lock. */
+/* Reads a message, without the lock. *woken is set if it was WAKE. */
 static void receive(QrnicReader *r, QrnicNews *news, bool *woken)
 {
     int descriptor;
@@ -118,7 +117,7 @@ static void receive(QrnicReader *r, QrnicNews *news, bool *woken)
     }
 }
 
-/* Waits until there is something to read. Called with the lock. */
+/* Waits until a message can be read. The caller has the lock. */
 static void await_readable(QrnicReader *r)
 {
     struct pollfd p = { .fd = r->fd, .events = POLLIN };
@@ -133,7 +132,7 @@ static void await_readable(QrnicReader *r)
     }
 }
 
-/* Called with the lock. */
+/* Reports a message and a WAKE to the main loop. The caller has the lock. */
 static void report(QrnicReader *r, const QrnicNews *news, bool woken)
 {
     while (news->received != QRNIC_RECEIVED_NOTHING &&
@@ -155,9 +154,9 @@ static void report(QrnicReader *r, const QrnicNews *news, bool woken)
 }
 
 /*
- * Reads and reports all messages. A WAKE is reported even if the main loop has
- * seen it arrive, because a peer that finds the socket full sends no WAKE.
- * Called with the lock.
+ * Reads and reports all messages. The caller has the lock. A WAKE is reported
+ * even if the main loop has seen it arrive, because a peer that finds the
+ * socket full sends no further WAKE.
  */
 static void read_all(QrnicReader *r)
 {
@@ -218,9 +217,7 @@ static void *reader_thread(void *opaque)
     return NULL;
 }
 
-/*
- * The main loop
- */
+/* Main loop */
 
 QrnicReader *qrnic_reader_new(void (*news)(void *opaque), void *opaque)
 {
@@ -234,8 +231,8 @@ QrnicReader *qrnic_reader_new(void (*news)(void *opaque), void *opaque)
         return NULL;
     }
     /*
-     * A device may poll another context in the middle of a frame, and the
-     * bottom half may give up the frame's memory.
+     * The bottom half belongs to a context that no device polls in the middle
+     * of a frame, because it may release that frame's memory.
      */
     r->bh = aio_bh_new(iohandler_get_aio_context(), news, opaque);
     return r;
@@ -274,7 +271,8 @@ void qrnic_reader_refuse_descriptors(QrnicReader *r)
     int pass = 0;
 
     /*
-     * Older kernels lack the option; there the thread closes the descriptors.
+     * Older kernels have no such option, so the thread closes the descriptors
+     * there.
      */
     setsockopt(r->fd, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof(pass));
 }
@@ -298,7 +296,7 @@ void qrnic_reader_end(QrnicReader *r)
     r->ended = true;
     qemu_bh_delete(r->bh);
     r->bh = NULL;
-    /* Ends poll() in the thread, and the peer learns of the end at once. */
+    /* Ends poll() in the thread, and informs the peer at once. */
     if (r->fd >= 0) {
         shutdown(r->fd, SHUT_RDWR);
     }

@@ -1,5 +1,10 @@
 /*
- * qrnic cable: the memory of a cable, as one end of it sees it
+ * qrnic cable: the rings in the shared memory of a cable
+ *
+ * cable.c calls these functions in the main loop only, so they need no lock.
+ * The order of memory accesses synchronizes both ends. In the shared memory,
+ * the sender writes PRODUCED and ROOM_AT, and the receiver writes CONSUMED and
+ * WAKE_AT. An event is requested for the index at WAKE_AT or ROOM_AT.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -32,7 +37,10 @@ size_t qrnic_cable_ring_bytes(const QrnicRingShape *s)
                     (size_t)s->slots * s->stride, PAGE);
 }
 
-/* An odd number of lines, so that the first lines of slots are not rivals. */
+/*
+ * Returns the stride: an odd number of cache lines, so that the first lines of
+ * the slots are in different sets of the cache.
+ */
 uint32_t qrnic_cable_ring_stride(uint32_t max_frame)
 {
     uint32_t lines = DIV_ROUND_UP(QRNIC_CABLE_SLOT_BYTES + max_frame,
@@ -56,7 +64,7 @@ static uint8_t *slot(const QrnicCableRing *r, uint32_t index)
     return r->slots + (size_t)(index & (r->shape.slots - 1)) * r->shape.stride;
 }
 
-/* Did the counter go beyond `at` on its way from `from` to `to`? */
+/* Returns true if the counter has passed "at" between "from" and "to". */
 static bool passed(uint32_t at, uint32_t from, uint32_t to)
 {
     return to - at - 1 < to - from;
@@ -66,7 +74,11 @@ static bool wants_event(QrnicCableRing *r, const uint32_t *at)
 {
     uint32_t told = r->told;
 
-    /* What the other end asked for is read after what we wrote. */
+    /*
+     * The request of the peer must be read after the own index is written.
+     * Otherwise both ends could miss each other's write, and the event would be
+     * lost.
+     */
     smp_mb();
     r->told = r->own;
     return passed(le32_to_cpu(qatomic_read(at)), told, r->own);
@@ -101,7 +113,10 @@ void qrnic_cable_ring_commit(QrnicCableRing *r, uint32_t len)
 
     qatomic_set(length, cpu_to_le32(len));
     r->own++;
-    /* The frame and its length are there before its index says so. */
+    /*
+     * The release orders the frame and its length before the index, because the
+     * receiver reads them as soon as it sees the index.
+     */
     qatomic_store_release(INDEX(r, PRODUCED), cpu_to_le32(r->own));
 }
 
@@ -115,7 +130,10 @@ bool qrnic_cable_ring_await_room(QrnicCableRing *r)
     uint32_t slots = r->shape.slots, quarter = slots / 4;
 
     qatomic_set(INDEX(r, ROOM_AT), cpu_to_le32(r->own - slots + quarter - 1));
-    /* The wish is there before we look for the last time. */
+    /*
+     * The request is written before the last check, because otherwise an event
+     * could be lost.
+     */
     smp_mb();
     return qrnic_cable_ring_room(r) > 0;
 }
@@ -152,7 +170,10 @@ const uint8_t *qrnic_cable_ring_peek(QrnicCableRing *r, uint32_t *len)
 void qrnic_cable_ring_take(QrnicCableRing *r)
 {
     r->own++;
-    /* Nothing of the slot is read after its index is given back. */
+    /*
+     * The release orders all reads of the slot before the index, because the
+     * sender may then overwrite the slot.
+     */
     qatomic_store_release(INDEX(r, CONSUMED), cpu_to_le32(r->own));
 }
 
@@ -164,7 +185,10 @@ bool qrnic_cable_ring_wants_room(QrnicCableRing *r)
 bool qrnic_cable_ring_await_frame(QrnicCableRing *r)
 {
     qatomic_set(INDEX(r, WAKE_AT), cpu_to_le32(r->own));
-    /* The wish is there before we look for the last time. */
+    /*
+     * The request is written before the last check, because otherwise an event
+     * could be lost.
+     */
     smp_mb();
     return r->seen != r->own ||
            le32_to_cpu(qatomic_read(INDEX(r, PRODUCED))) != r->own;

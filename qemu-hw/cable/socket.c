@@ -1,9 +1,10 @@
 /*
- * qrnic cable: the socket, by which two ends find each other
+ * qrnic cable: the sockets by which two ends find each other and exchange
+ * messages
  *
- * Whatever waits would be in the other end's hands: so every call says for
- * itself that it does not. O_NONBLOCK belongs to all copies of a descriptor, of
- * which others may have one.
+ * A call that waits would give control over this process to the peer. So each
+ * call has a flag that forbids to wait. O_NONBLOCK is not enough, because
+ * another process with a copy of the descriptor could clear it.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,15 +20,19 @@
 /* magic and type */
 #define WAKE_BYTES 8
 
-/* Each time an end that is just leaving has removed the file under the lock. */
+/*
+ * Maximum of attempts to lock, because an end that is just leaving may remove
+ * the file each time
+ */
 #define LOCK_TRIES 8
 
-/* Bytes. Memory that is locked has all of it. */
+/*
+ * Bytes. The stack is small, because a process that locks its memory needs all
+ * of it.
+ */
 #define THREAD_STACK (256 * 1024)
 
-/*
- * Threads for calls that a peer can block
- */
+/* Threads for calls that a peer can block */
 
 bool qrnic_cable_thread(void *(*run)(void *opaque), void *opaque)
 {
@@ -36,13 +41,16 @@ bool qrnic_cable_thread(void *(*run)(void *opaque), void *opaque)
     pthread_t thread;
     int error;
 
-    /* Signals are the main loop's. */
+    /* Signals are blocked, because the main loop handles them. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, THREAD_STACK);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* qemu_thread_create() ends the process where this returns an error. */
+    /*
+     * qemu_thread_create() is not used, because it ends the process on an
+     * error.
+     */
     error = pthread_create(&thread, &attr, run, opaque);
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -63,9 +71,7 @@ void qrnic_cable_close_elsewhere(int fd)
     }
 }
 
-/*
- * The meeting
- */
+/* Meeting */
 
 void qrnic_meeting_init(QrnicMeeting *m, const char *path)
 {
@@ -101,14 +107,20 @@ bool qrnic_meeting_path_check(const char *path, Error **errp)
     return address_of(&address, path, errp);
 }
 
-/* True: the lock is ours. Else *errp, or another end has it. */
+/*
+ * Returns true if this end has locked the file. Otherwise *errp is set, or
+ * another end has the lock.
+ */
 static bool take_lock(QrnicMeeting *m, Error **errp)
 {
     g_autofree char *name = g_strconcat(m->path, ".lock", NULL);
     struct stat ours, there;
 
     for (unsigned i = 0; i < LOCK_TRIES; i++) {
-        /* Whoever holds a lease on the file must not make us wait. */
+        /*
+         * O_NONBLOCK prevents a wait for a process that has a lease on the
+         * file.
+         */
         int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW |
                       O_NONBLOCK, 0600);
 
@@ -126,7 +138,10 @@ static bool take_lock(QrnicMeeting *m, Error **errp)
             close(fd);
             return false;
         }
-        /* It may have been removed by its last owner before we had it. */
+        /*
+         * The file may have been removed by its last owner before this end
+         * locked it.
+         */
         if (!fstat(fd, &ours) && !stat(name, &there) &&
             ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) {
             m->lock = fd;
@@ -142,7 +157,10 @@ static bool listen_at(QrnicMeeting *m, const struct sockaddr_un *address,
 {
     struct stat there;
 
-    /* Nobody holds the lock: a socket here is of an end that is gone. */
+    /*
+     * This end has the lock, so a socket at the path was left behind by an
+     * ended process.
+     */
     if (!lstat(m->path, &there) && S_ISSOCK(there.st_mode)) {
         unlink(m->path);
     }
@@ -193,14 +211,14 @@ void qrnic_meeting_leave(QrnicMeeting *m)
 {
     g_autofree char *name = g_strconcat(m->path, ".lock", NULL);
 
-    /* Another file at the path is not ours to remove. */
+    /* A file at the path that this end has not created is not removed. */
     if (m->bound) {
         unlink(m->path);
     }
     m->bound = false;
     /*
-     * Closing the listener drops the messages of peers that were not accepted
-     * yet.
+     * The close drops messages of peers that were not accepted yet, so a thread
+     * does it.
      */
     if (m->listener >= 0) {
         qrnic_cable_close_elsewhere(m->listener);
@@ -212,9 +230,7 @@ void qrnic_meeting_leave(QrnicMeeting *m)
     close_fd(&m->lock);
 }
 
-/*
- * Messages
- */
+/* Messages */
 
 static bool send_bytes(int fd, const uint8_t *bytes, size_t len,
                        int descriptor)
@@ -257,11 +273,16 @@ bool qrnic_cable_wake_send(int fd)
     uint8_t bytes[QRNIC_CABLE_MESSAGE_BYTES];
 
     qrnic_cable_message_pack(bytes, &wake);
-    /* No room: the other end has not looked at those before, and will. */
+    /*
+     * If the socket is full, the peer has unread messages and will check the
+     * ring after them.
+     */
     return send_bytes(fd, bytes, WAKE_BYTES, -1) || errno == EAGAIN;
 }
 
-/* The one that came with the message; more are closed. */
+/*
+ * Returns the descriptor of the message, or -1. Further descriptors are closed.
+ */
 static int descriptor_of(struct msghdr *msg)
 {
     int result = -1;
@@ -301,7 +322,10 @@ QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
     ssize_t len;
 
     len = RETRY_ON_EINTR(recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
-    /* An end that closed without reading all: what it said last comes next. */
+    /*
+     * The peer has closed its end without reading all messages. The next call
+     * receives the last messages of the peer.
+     */
     if (len < 0 && errno == ECONNRESET) {
         len = RETRY_ON_EINTR(recvmsg(fd, &msg,
                                      MSG_DONTWAIT | MSG_CMSG_CLOEXEC));
@@ -311,8 +335,8 @@ QrnicReceived qrnic_cable_message_receive(int fd, QrnicCableMessage *message,
         return errno == EAGAIN ? QRNIC_RECEIVED_NOTHING : QRNIC_RECEIVED_END;
     }
     /*
-     * An empty message looks like the end but may bring descriptors, which the
-     * caller has to close.
+     * An empty message looks like the end of the connection, but it may have
+     * descriptors, which the caller must close.
      */
     *descriptor = descriptor_of(&msg);
     if (len == 0) {

@@ -1,5 +1,9 @@
 /*
- * qrnic cable: when an end that has nothing to do does not sleep yet
+ * qrnic cable: decides if an idle end polls for a while before it sleeps
+ *
+ * cable.c reports received frames and wake-ups, and asks before it sleeps. A
+ * wake-up soon after a frame increments the score, any other wake-up reduces
+ * it.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +11,7 @@
 #include "qemu/osdep.h"
 #include "cable/tempo.h"
 
-/* What was so often enough is taken to go on, until it was not. */
+/* Score from which on the end polls, and its maximum */
 #define SURE 4
 #define MAX_SURE 8
 

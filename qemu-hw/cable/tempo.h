@@ -1,9 +1,9 @@
 /*
- * qrnic cable: when an end that has nothing to do does not sleep yet
+ * qrnic cable: decides if an idle end polls for a while before it sleeps
  *
- * To fall asleep and to be woken both take longer than to move a frame. So an
- * end that was woken at once, again and again, looks for some microseconds
- * more before it sleeps. Times are in ns, of any clock.
+ * Falling asleep and being woken take longer than the transfer of a frame. So
+ * an end that was repeatedly woken soon after its last frame polls for some
+ * more microseconds. Times are in ns of any clock.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,17 +11,39 @@
 #ifndef QRNIC_CABLE_TEMPO_H
 #define QRNIC_CABLE_TEMPO_H
 
-/* So long after the last frame */
+/* Time after the last frame during which an end may poll */
 #define QRNIC_TEMPO_LINGER_NS 10000
 
 typedef struct QrnicTempo {
-    int64_t frame_ns;           /* when the last frame was seen */
-    unsigned hurry;             /* how often it should have lingered */
+    int64_t frame_ns;           /* time of the last frame */
+    unsigned hurry;             /* score of early wake-ups */
 } QrnicTempo;
 
+/**
+ * qrnic_tempo_frame:
+ * @t: the state
+ * @now: the time
+ *
+ * Records that a frame was received.
+ */
 void qrnic_tempo_frame(QrnicTempo *t, int64_t now);
-/* There is no frame. True: look again soon, and do not sleep. */
+/**
+ * qrnic_tempo_linger:
+ * @t: the state
+ * @now: the time
+ *
+ * Called when there is no frame.
+ *
+ * Returns: true if the caller shall poll again instead of sleeping
+ */
 bool qrnic_tempo_linger(const QrnicTempo *t, int64_t now);
+/**
+ * qrnic_tempo_woken:
+ * @t: the state
+ * @now: the time
+ *
+ * Records that the end was woken.
+ */
 void qrnic_tempo_woken(QrnicTempo *t, int64_t now);
 
 #endif
