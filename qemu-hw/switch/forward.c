@@ -1,9 +1,11 @@
 /*
- * qrnic switch: frames from the cable of one port to those of others
+ * qrnic switch: forwards frames between the cables of its ports
  *
- * A port's queue is the ring of its cable. Who sends to a port that is full
- * waits for it, but not for long: then the port loses its frames. A frame for
- * many waits for nobody.
+ * The cables call port_work() and port_link(). Each run (forward_run()) fetches
+ * and forwards up to BUDGET frames of each port. The queue of a port is the
+ * ring of its cable. A frame for a full port waits, and with it all later
+ * frames of its sender, but only for the time "patience". After that the frames
+ * for the full port are dropped. Flooded frames never wait.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,12 +22,12 @@
 #include "switch/forward.h"
 #include "switch/stations.h"
 
-/* Frames of a port in one turn */
+/* Frames of a port in a run */
 #define BUDGET 64
-/* So long nobody waits for a port that took longer than others' patience. */
+/* Time during which no port waits for a port that exceeded the patience */
 #define HASTE_MS 1000
 
-/* Addresses that are known, of all ports and of one */
+/* Limits of known addresses: of all ports, and of one port at least */
 #define STATIONS 4096
 #define STATIONS_PORT 64
 
@@ -33,13 +35,13 @@
 
 typedef struct Counters {
     uint64_t in, in_bytes, out, out_bytes;
-    uint64_t flooded;           /* came from here, and went to all others */
-    uint64_t own;               /* came from here and were for here */
-    uint64_t too_long;          /* came from here */
-    uint64_t contested;         /* from an address of another port's */
+    uint64_t flooded;           /* from here, sent to all other ports */
+    uint64_t own;               /* from here, for a station at this port */
+    uint64_t too_long;          /* from here, longer than supported */
+    uint64_t contested;         /* from here, with an address of another port */
     uint64_t waits;             /* frames from here that waited */
-    uint64_t full;              /* for here, and dropped: no room */
-    uint64_t links;             /* how often an end came */
+    uint64_t full;              /* for here, dropped because full */
+    uint64_t links;             /* number of connections */
 } Counters;
 
 typedef struct Port {
@@ -49,29 +51,27 @@ typedef struct Port {
     Counters counters;
     bool up;
     bool pending;               /* may have frames */
-    bool touched;               /* its other end may want an event */
-    bool full;                  /* until its cable says otherwise */
-    int64_t full_ms;            /* since then */
-    int64_t haste_ms;           /* until then nobody waits for it */
-    struct Port *awaits;        /* where its frame has to go has no room */
-    size_t len;                 /* of the frame; 0: there is none */
+    bool touched;               /* its peer may have requested an event */
+    bool full;                  /* until its cable reports room */
+    int64_t full_ms;            /* time at which it became full */
+    int64_t haste_ms;           /* no port waits for it until then */
+    struct Port *awaits;        /* full port that the frame waits for */
+    size_t len;                 /* size of the frame; 0: no frame */
     uint8_t frame[QRNIC_CABLE_FRAME];
 } Port;
 
 struct QrnicSwitch {
     Port *ports;
-    unsigned count, first;      /* whose turn it is first */
+    unsigned count, first;      /* port that is served first */
     QrnicStations *stations;
     QrnicCapture capture;
     int64_t patience_ms;
-    int64_t now_ms;             /* of this turn */
+    int64_t now_ms;             /* time of this run */
     QEMUBH *bh;
-    QEMUTimer *timer;           /* some patience ends */
+    QEMUTimer *timer;           /* end of a wait */
 };
 
-/*
- * One frame
- */
+/* Forwarding of a frame */
 
 static void deliver(QrnicSwitch *s, Port *to, const uint8_t *frame, size_t len)
 {
@@ -89,7 +89,10 @@ static void deliver(QrnicSwitch *s, Port *to, const uint8_t *frame, size_t len)
     to->full_ms = s->now_ms;
 }
 
-/* A port is worth waiting for as long as it takes frames at a fair pace. */
+/*
+ * Returns true if senders shall wait for a port: it is full, but has accepted a
+ * frame recently.
+ */
 static bool worth_waiting(const QrnicSwitch *s, const Port *to)
 {
     return to->full && s->now_ms < to->full_ms + s->patience_ms &&
@@ -106,7 +109,10 @@ static void flood(QrnicSwitch *s, Port *from)
     }
 }
 
-/* Of one hop only, for no other port (IEEE 802.1Q, table 8-1) */
+/*
+ * Returns true for an address that a bridge must not forward (IEEE 802.1Q,
+ * table 8-1).
+ */
 static bool of_this_hop(const uint8_t *address)
 {
     static const uint8_t group[] = { 0x01, 0x80, 0xc2, 0x00, 0x00 };
@@ -114,7 +120,7 @@ static bool of_this_hop(const uint8_t *address)
     return !memcmp(address, group, sizeof(group)) && address[5] < 0x10;
 }
 
-/* False: it has to wait. */
+/* Forwards the frame of a port. Returns false if the frame must wait. */
 static bool forward(QrnicSwitch *s, Port *from)
 {
     int number = from->frame[0] & 1 ? -1 :
@@ -165,8 +171,8 @@ static void learn(QrnicSwitch *s, Port *from)
 }
 
 /*
- * The next frame of a port, copied before any byte of it is looked at. False:
- * there is none.
+ * Copies the next frame of a port, before any byte of it is checked, because
+ * the peer can change it. Returns false if there is none.
  */
 static bool fetch(QrnicSwitch *s, Port *from)
 {
@@ -195,11 +201,9 @@ static bool fetch(QrnicSwitch *s, Port *from)
     return true;
 }
 
-/*
- * Turns
- */
+/* Runs */
 
-/* True: some frames of it have gone where they had to. */
+/* Forwards frames of a port. Returns true if at least one was forwarded. */
 static bool run_port(QrnicSwitch *s, Port *from)
 {
     for (unsigned i = 0; i < BUDGET; i++) {
@@ -219,7 +223,10 @@ static bool can_run(const QrnicSwitch *s, const Port *p)
     return p->pending && !(p->awaits && worth_waiting(s, p->awaits));
 }
 
-/* Again at once for what the budget left, and when somebody waited too long */
+/*
+ * Plans the next run: at once if a budget was exhausted, else when the first
+ * wait ends.
+ */
 static void plan(QrnicSwitch *s)
 {
     int64_t end = INT64_MAX;
@@ -254,7 +261,10 @@ static void forward_run(void *opaque)
     for (unsigned i = 0; i < s->count; i++) {
         Port *p = &s->ports[(first + i) % s->count];
 
-        /* Who had the first choice this time has the last one next time. */
+        /*
+         * The port that was served first is served last in the next run, so
+         * that no port has an advantage.
+         */
         if (can_run(s, p) && run_port(s, p) && !any) {
             s->first = (p->number + 1) % s->count;
             any = true;
@@ -269,9 +279,7 @@ static void forward_run(void *opaque)
     plan(s);
 }
 
-/*
- * What the cables tell
- */
+/* Callbacks of the cables */
 
 static void port_work(void *opaque)
 {
@@ -298,9 +306,7 @@ static void port_link(void *opaque)
     qemu_bh_schedule(p->owner->bh);
 }
 
-/*
- * All of it
- */
+/* Life of the switch */
 
 static bool port_new(QrnicSwitch *s, const QrnicSwitchOptions *options,
                      unsigned number, Error **errp)

@@ -1,5 +1,10 @@
 /*
- * qrnic-switch: joins the cables of several qrnic devices, as a switch does
+ * qrnic-switch: joins the cables of several qrnic devices, as an Ethernet
+ * switch does
+ *
+ * main() parses the options, creates the switch (forward.c) and runs QEMU's
+ * main loop until a signal ends the program. The counters are printed at the
+ * end, and on SIGUSR1.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +28,7 @@
 
 #define DEFAULT_AGE_MS 300000
 #define DEFAULT_PATIENCE_MS 50
-/* A year and more, but no overflow of milliseconds */
+/* More than a year; milliseconds cannot overflow */
 #define MAX_TIME 100000000
 
 static const char usage[] =
@@ -56,7 +61,7 @@ typedef struct Program {
     QrnicSwitchOptions options;
     QrnicSwitch *forwarding;
     int signals;
-    int64_t stats_ms;           /* 0: not */
+    int64_t stats_ms;           /* 0: never */
     QEMUTimer *timer;
     bool ended;
 } Program;
@@ -91,7 +96,9 @@ static void got_signal(void *opaque)
     }
 }
 
-/* They wait until the main loop asks for them. */
+/*
+ * Blocks the signals, so that the main loop receives them through a descriptor.
+ */
 static bool take_signals(Program *p)
 {
     sigset_t set;
@@ -110,7 +117,7 @@ static bool take_signals(Program *p)
     return p->signals >= 0;
 }
 
-/* unit: milliseconds of one */
+/* Parses a time; unit is its unit in milliseconds. */
 static bool time_of(const char *option, const char *text, unsigned unit,
                     uint64_t least, int64_t *ms)
 {
@@ -127,7 +134,9 @@ static bool time_of(const char *option, const char *text, unsigned unit,
     return true;
 }
 
-/* What would else be said again and again: nobody can meet there. */
+/*
+ * Checks a path at the start, because a cable would repeat the failure forever.
+ */
 static bool path_usable(const char *path)
 {
     g_autofree char *directory = g_path_get_dirname(path);

@@ -1,7 +1,8 @@
 /*
- * qrnic switch: what a cable asks of the process that it is in
+ * qrnic switch: functions of QEMU that a cable needs
  *
- * In QEMU the system emulator and the monitor give these answers.
+ * A cable calls exit notifiers and the monitor. In QEMU, the system emulator
+ * has these functions; here this file replaces them.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

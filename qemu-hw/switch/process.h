@@ -1,5 +1,5 @@
 /*
- * qrnic switch: what a cable asks of the process that it is in
+ * qrnic switch: functions of QEMU that a cable needs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +7,12 @@
 #ifndef QRNIC_SWITCH_PROCESS_H
 #define QRNIC_SWITCH_PROCESS_H
 
-/* Whoever wanted to hear of the end does now. */
+/**
+ * qrnic_process_end:
+ *
+ * Calls the exit notifiers, so that the cables remove their sockets. Called
+ * once before the program ends.
+ */
 void qrnic_process_end(void);
 
 #endif

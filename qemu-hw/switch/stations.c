@@ -1,5 +1,10 @@
 /*
- * qrnic switch: which address was last seen at which port
+ * qrnic switch: the table of addresses, with the port at which each was last
+ * seen
+ *
+ * All entries are allocated at the start. An entry in use is in a bucket of the
+ * hash table and in the list of its port, least recently seen first. If the
+ * share of a port is full, the port replaces the first entry of its list.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +25,7 @@ typedef struct Station {
 typedef QLIST_HEAD(Bucket, Station) Bucket;
 
 typedef struct Share {
-    QTAILQ_HEAD(, Station) used;    /* the one not seen longest is first */
+    QTAILQ_HEAD(, Station) used;    /* least recently seen first */
     QTAILQ_HEAD(, Station) unused;
     unsigned count;
 } Share;
@@ -41,7 +46,10 @@ QrnicStations *qrnic_stations_new(unsigned ports, unsigned share,
 
     s->ports = ports;
     s->age_ms = age_ms;
-    /* Odd: the high bits of the product depend on all of the address. */
+    /*
+     * The factor is odd, so that the high bits of the product depend on all
+     * bits of the address.
+     */
     s->factor = seed | 1;
     s->bucket_bits = 64 - clz64((uint64_t)ports * share);
     s->all = g_new0(Station, (size_t)ports * share);

@@ -1,8 +1,11 @@
 /*
- * qrnic switch: which address was last seen at which port
+ * qrnic switch: the table of addresses, with the port at which each was last
+ * seen
  *
- * Frames choose what is kept here, so each port has a share of its own: one
- * that invents addresses replaces those that it had itself, and no others.
+ * forward.c enters the source address of each frame and looks up its
+ * destination. Received frames decide what is stored here. So each port has a
+ * share of the table: a port that invents addresses replaces only its own
+ * entries.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,33 +15,77 @@
 
 typedef struct QrnicStations QrnicStations;
 
-/* So long an address stays where it is, whatever other ports say. */
+/*
+ * Time during which an address stays at its port, even if another port sends
+ * from it
+ */
 #define QRNIC_STATION_HOLD_MS 2000
 
+/* Result of qrnic_stations_learn() */
 typedef enum QrnicLearned {
-    QRNIC_LEARNED_KNOWN,        /* seen here before */
+    QRNIC_LEARNED_KNOWN,        /* already known at this port */
     QRNIC_LEARNED_NEW,
-    QRNIC_LEARNED_MOVED,        /* was at another port, and silent there */
-    QRNIC_LEARNED_CONTESTED,    /* is at another port; nothing changed */
-    QRNIC_LEARNED_NOTHING,      /* no station can have this address */
+    QRNIC_LEARNED_MOVED,        /* was silent at another port */
+    QRNIC_LEARNED_CONTESTED,    /* belongs to another port; no change */
+    QRNIC_LEARNED_NOTHING,      /* no valid source address */
 } QrnicLearned;
 
-/*
- * share: addresses that one port may have. seed: random, so that nobody can
- * choose addresses that are slow to find.
+/**
+ * qrnic_stations_new:
+ * @ports: number of ports
+ * @share: maximum number of addresses at a port
+ * @age_ms: time after which a silent address is forgotten
+ * @seed: random number, so that a sender cannot choose addresses that are slow
+ *   to find
+ *
+ * Returns: an empty table
  */
 QrnicStations *qrnic_stations_new(unsigned ports, unsigned share,
                                   int64_t age_ms, uint64_t seed);
+/**
+ * qrnic_stations_free:
+ * @s: the table
+ */
 void qrnic_stations_free(QrnicStations *s);
 
-/* A frame from this address came from this port. */
+/**
+ * qrnic_stations_learn:
+ * @s: the table
+ * @address: source address of a frame, 6 bytes
+ * @port: port of the frame
+ * @now_ms: the time
+ *
+ * Enters an address.
+ *
+ * Returns: any value of QrnicLearned
+ */
 QrnicLearned qrnic_stations_learn(QrnicStations *s, const uint8_t *address,
                                   unsigned port, int64_t now_ms);
-/* The port of an address; -1: not known, or too long ago */
+/**
+ * qrnic_stations_find:
+ * @s: the table
+ * @address: destination address of a frame, 6 bytes
+ * @now_ms: the time
+ *
+ * Returns: the port of the address, or -1 if it is unknown or too old
+ */
 int qrnic_stations_find(QrnicStations *s, const uint8_t *address,
                         int64_t now_ms);
-/* Nothing is at this port any more. */
+/**
+ * qrnic_stations_forget:
+ * @s: the table
+ * @port: a port whose link went down
+ *
+ * Removes all addresses of the port.
+ */
 void qrnic_stations_forget(QrnicStations *s, unsigned port);
+/**
+ * qrnic_stations_count:
+ * @s: the table
+ * @port: a port
+ *
+ * Returns: the number of addresses of the port
+ */
 unsigned qrnic_stations_count(const QrnicStations *s, unsigned port);
 
 #endif
