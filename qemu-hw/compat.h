@@ -1,5 +1,8 @@
 /*
- * qrnic: what differs between QEMU 10.0 and later versions
+ * qrnic: differences between QEMU 10.0 and later versions
+ *
+ * device/ and cable/ use the names of this file, so that the same sources
+ * compile with all supported versions.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +10,7 @@
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
 
-/* QEMU 11 moved these to hw/core. */
+/* QEMU 11 moved these headers to hw/core. */
 #if QEMU_VERSION_MAJOR >= 11
 #include "hw/core/qdev-properties.h"
 #include "hw/core/resettable.h"
@@ -26,7 +29,7 @@ typedef void QrnicClassData;
 typedef InterfaceInfo QrnicInterfaceInfo;
 #endif
 
-/* Since QEMU 10.1 another handler may say that it failed. */
+/* QEMU 10.1 added a second handler, which may report a failure. */
 #if QEMU_VERSION_MAJOR > 10 || \
     (QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR >= 1)
 #define qrnic_add_vm_change_state_handler(dev, handler, opaque) \

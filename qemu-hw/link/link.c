@@ -7,9 +7,9 @@
  * frames, which wait in the replay buffer (replay.h) until they are
  * acknowledged. Received frames are put in order by arrival.h. CROWDED is
  * entered if a third end is heard on the same wire. All pending frames are sent
- * by pump(), in the order of send_next(). Functions for received frames only
- * set
- * *_owed flags and call work_begins(), so that nothing is sent inside a reception. Manual, chapter "Link retransmission".
+ * by pump(), in the order of send_next(). Received frames only set flags such
+ * as ack_owed and call work_begins(), so that nothing is sent inside a
+ * reception. Manual, chapter "Link retransmission".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
