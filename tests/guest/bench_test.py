@@ -1,5 +1,5 @@
-"""Tests of tools/bench without guests: what programs say becomes figures, a table, JSON, CSV, pictures and a
-comparison, and what is missing or interrupted does no harm.
+"""Tests of tools/bench without guests: it converts the output of programs to figures, a table, JSON, CSV, pictures
+and a comparison. Missing results and interruptions must not break it.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# In place of tools/guest: says what the test wants, whatever the options are.
+# Replacement of tools/guest: prints the text that the test has prepared, and ignores its options.
 STAND_IN = """#!/bin/sh
 echo "$@" >>"$0.arguments"
 cat "$0.says"
@@ -77,7 +77,7 @@ class Tests:
                               timeout=60, check=False)
 
     def result(self, name, conditions, output=""):
-        """conditions: what has to be, by what one says of it when it is not."""
+        """Reports a test. conditions maps the message of each problem to the condition that must be true."""
         wrong = [text for text, good in conditions.items() if not good]
         self.report.result(not wrong, f"bench: {name}", details=[*wrong, *output.splitlines()[-20:]] if wrong else ())
 
@@ -164,7 +164,7 @@ class Tests:
         self.result("one round tells nothing about noise", {"it does not say so": "One round" in done.stdout}, done.stdout)
 
     def plotted(self):
-        """With matplotlib where it is there. What installs it is a stand-in: no test installs anything."""
+        """Plots with matplotlib if it is installed. The program that would install it is replaced by a dummy."""
         deps = Path(self.scratch.name) / "deps"
         points = [("cable", 9000, f"size-bandwidth/{size}", device, "MiB/s", value, value - 1, value + 1)
                   for device, value in (("qrnic", 90), ("soft-roce", 5)) for size in (4096, 8, 512)]
@@ -209,7 +209,7 @@ class Tests:
                                                f"'{word}' is not in one line": len(said) == 1 and word in said[0]}, done.stderr)
 
     def provider(self):
-        """What it runs is a stand-in; what that runs checks itself that each call does its work."""
+        """Runs a dummy in place of the build; the real programs check themselves that each call works."""
         build = Path(self.scratch.name) / "guest-build-provider"
         build.write_text("#!/bin/sh\necho built with \"$@\"\nexit 5\n", encoding="ascii")
         build.chmod(0o755)
@@ -242,7 +242,7 @@ class Tests:
             "an exception": "Traceback" not in done.stderr}, done.stdout + done.stderr)
 
     def interrupted(self):
-        """Also by one who tells only us, not our guests"""
+        """Interrupts the program, also by a signal to this process only, without its guests."""
         endless, pid = Path(f"{self.guest}.endless"), Path(f"{self.guest}.pid")
         endless.touch()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -276,7 +276,7 @@ class Tests:
             "it is not compared": "within  1500  idle" in done.stdout}, done.stdout + done.stderr)
 
     def consistent(self):
-        """The tables of the code: a goal for what nobody measures would never be seen."""
+        """Checks the tables of goals, because a goal for an unknown figure would never be shown."""
         from benchlib import measure, metrics  # pylint: disable=import-outside-toplevel
         figures = metrics.figures()
         lost = [goal for goal in metrics.GOALS if goal.figure not in figures or

@@ -2,14 +2,14 @@
 # For the jobs that run librdmacm's tools between two guests; comes after tap.sh.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
-# What goes before each command: "ip netns exec NAME", or nothing.
+# Prefix of each command: "ip netns exec NAME", or nothing
 inside=
 
 # shellcheck disable=SC2086  # a command and its arguments
 listening() { $inside rdma resource show cm_id | grep -q 'state LISTEN'; }
 
-# tool NAME READY SERVER CLIENT [endless]: guest 1 runs SERVER, and guest 2 CLIENT once
-# READY succeeds on guest 1. An endless server is stopped when the client is done.
+# tool NAME READY SERVER CLIENT [endless]: guest 1 runs SERVER, and guest 2 runs CLIENT once READY succeeds on guest
+# 1. An endless server is stopped when the client has ended.
 tool() {
     # shellcheck disable=SC2154  # tests is of tap.sh
     local name=$1 ready=$2 status=0 server number=$tests

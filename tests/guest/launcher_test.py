@@ -42,7 +42,7 @@ def qemus_of(pid):
 
 
 def wait_until(condition, seconds):
-    """Whether the condition came true in time."""
+    """Returns True if the condition became true in time."""
     deadline = time.monotonic() + seconds
     while not (met := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -50,7 +50,7 @@ def wait_until(condition, seconds):
 
 
 def runs(pid):
-    """A process that has ended but has no parent to say so is a zombie: that is not running."""
+    """Returns True if the process runs. A zombie, which has ended but has no parent to wait for it, does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
@@ -59,7 +59,7 @@ def runs(pid):
 
 
 def heed_interrupts():
-    """What a shell starts in the background ignores Ctrl-C, and so would the launcher."""
+    """Restores Ctrl-C, because a background process of a shell ignores it, and so would the launcher."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -76,7 +76,7 @@ class Tests:
         self.guest = os.path.join(root, "tools", "guest")
         sys.path.insert(0, os.path.dirname(self.guest))
         self.report = report
-        # The launcher's scratch directories go where we can see what is left of them.
+        # The scratch directories of the launcher are here, so that the test can find files that it leaves behind.
         self.scratch = tempfile.TemporaryDirectory(prefix="qt-")
         self.env = {**os.environ, "TMPDIR": self.scratch.name}
 
@@ -84,7 +84,7 @@ class Tests:
         return os.listdir(self.scratch.name)
 
     def refused(self, name, options, status, text, lines=1, env=None):
-        """The launcher must say `text` in one line, or each of several (one more may name the logs)."""
+        """The launcher must print `text` in one line, or each of several (one more may name the logs)."""
         if self.stopped():
             return
         done = subprocess.run([self.guest, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -129,7 +129,7 @@ class Tests:
                      env={"QRNIC_CACHE": self.scratch.name + "-none", "QRNIC_QEMU": "/bin/true"})
 
     def synced(self):
-        """What a build did not see is newer than its objects, whatever the time of the edit; the rest stays as it is."""
+        """Changed sources become newer than their objects, even if the edit is older; other files keep their time."""
         script = """
             . "$0/tools/lib.sh"; . "$0/tools/guest-lib.sh"
             mkdir "$1/from"; echo first >"$1/from/edited.c"; echo same >"$1/from/left.c"
@@ -216,7 +216,7 @@ class Tests:
                      [*run, "--guests", "2", "-c", "[ $GUEST = 2 ] || barrier alone"], 125, "waits at barrier 'alone'")
 
     def launched(self, name, options, env, said="", unsaid="", printed=None):
-        """A run that must succeed, say `said` in one line, and print exactly `printed`."""
+        """Runs the launcher, which must succeed, and print `said` in one line and exactly `printed`."""
         if self.stopped():
             return
         done = subprocess.run([self.guest, "--no-refresh", "--boot-timeout", "240", *options], stdin=subprocess.DEVNULL,
@@ -255,7 +255,7 @@ esac
 exec "$qemu" "$@"
 """)
             os.chmod(path, 0o755)
-            # Whether this machine has KVM or not
+            # Works with and without KVM on this machine.
             return {"QRNIC_QEMU": path, "QRNIC_KVM": "/dev/null", "QRNIC_ACCEL": "auto"}
 
         def calls(env, *expected):
@@ -311,7 +311,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
         self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)
 
     def broken(self):
-        """What the host has and what does not work: namespaces, a tap device, a time stamp counter"""
+        """Reports features of the host that are missing: namespaces, a tap device, a time stamp counter."""
         from guestlib import host  # pylint: disable=import-outside-toplevel
         with tempfile.TemporaryDirectory(prefix="qt-bin-") as directory:
             for name in ("unshare", "nsenter"):
@@ -322,7 +322,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             self.refused("hosts where no network namespace can be made",
                          ["--no-refresh", "--accel", "tcg", "--guests", "2", "--nic", "qrnic:hosts", "-c", "true"], 125,
                          "network 'hosts': 'unshare ", env={"PATH": f"{directory}:{os.environ['PATH']}"})
-            # A root is made for minutes before anybody enters it.
+            # Checked early, because building a root takes minutes.
             with tempfile.TemporaryDirectory(prefix="qt-cache-") as cache:
                 done = subprocess.run([os.path.join(os.path.dirname(self.guest), "guest-root")], stdin=subprocess.DEVNULL,
                                       capture_output=True, text=True, timeout=60, check=False,
@@ -397,7 +397,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                 ended = wait_until(lambda: process.poll() is not None, 20)  # pylint: disable=cell-var-from-loop
                 process.kill()
                 said = process.stderr.read()
-            # Who is killed gives its memory back first, which takes a moment.
+            # A killed process releases its memory first, which takes a moment.
             wait_until(lambda: not any(map(runs, qemus)), 20)  # pylint: disable=cell-var-from-loop
             problems = [] if qemus else ["QEMU never started"]
             problems += [] if ended else [f"{name} did not end it"]
@@ -537,7 +537,7 @@ sys.exit(out.finish())
         problems = []
         with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--interactive"], stdin=theirs,
                               stdout=theirs, stderr=theirs, env=self.env, start_new_session=True) as process:
-            # What is typed comes back, too: the answers differ from the questions.
+            # The terminal echoes the input, so the expected replies differ from the input.
             for typed, answer in (("", b"guest1:~# "), ("ls /sys/class/infiniband | tr q Q", b"Qrnic0"),
                                   ("ibv_devinfo | grep -c PORT_ACTIVE", b"\r1\r"), ("exit 3", None)):
                 os.write(ours, typed.encode() + b"\r" if typed else b"")
@@ -557,8 +557,8 @@ sys.exit(out.finish())
         self.report.result(not problems, "launcher: a shell on a terminal", details=problems)
 
     def tap(self):
-        """Frames go to and from an interface of the host, here one in a network namespace of its own, whose IPv6
-        has addresses and routes and reaches nobody; a second card is behind libslirp, which has IPv6 as well."""
+        """Exchanges frames with an interface of the host, which is in a network namespace of its own. There IPv6
+        has addresses and routes, but no other host. A second card is behind libslirp, which has IPv6, too."""
         name = "launcher: a tap interface of the host"
         user = [] if os.getuid() == 0 else ["--map-root-user"]
         host = "ip tuntap add dev qt0 mode tap && ip address add 10.77.0.200/24 dev qt0 && ip link set qt0 up"
@@ -652,7 +652,7 @@ done"""
                                    details=problems)
 
     def tshark(self):
-        """What others see of a wire that loses and marks: tshark knows CNPs and marks, and shows the rest of a SACK."""
+        """Reads a capture of a lossy, marking wire: tshark decodes CNPs and marks, and a part of a SACK."""
         name = "launcher: tshark reads marks, CNPs and SACKs"
         if not shutil.which("tshark"):
             self.report.result(True, name, " # SKIP no tshark: tools/deps more")
@@ -720,7 +720,7 @@ barrier end"""
 
 
 def contents(path):
-    """Of a file that may be gone"""
+    """Returns the content of a file that may not exist."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -766,7 +766,7 @@ def pcapng_frames(data):
 
 
 def capture_problems(data):
-    """What is wrong with a capture of RoCEv2 traffic between two guests."""
+    """Returns the problems of a capture of RoCEv2 traffic between two guests."""
     try:
         frames = list((pcapng_frames if data[:4] == b"\n\r\r\n" else pcap_frames)(data))
     except (ValueError, struct.error, IndexError) as error:

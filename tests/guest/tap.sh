@@ -6,14 +6,14 @@
 tests=0
 failed=0
 
-# A guest is up after five to ten seconds. Where that took longer all takes longer, and whoever waits needs
-# more patience: TIME_FACTOR times as much, which the runner may have set higher.
+# A guest starts in five to ten seconds. If it needed longer, the machine is slow, so all timeouts are multiplied by
+# TIME_FACTOR, which the runner may have set to a higher value.
 read -r since_boot _ </proc/uptime
 [ "${TIME_FACTOR:-1}" -ge $((${since_boot%.*} / 8 + 1)) ] || TIME_FACTOR=$((${since_boot%.*} / 8 + 1))
 export TIME_FACTOR=${TIME_FACTOR:-1}
 TRY_TIMEOUT=$((120 * TIME_FACTOR))
 
-# result STATUS NAME: one test; STATUS 0 is good.
+# result STATUS NAME: prints the result of one test; STATUS 0 means success.
 result() {
     tests=$((tests + 1))
     if [ "$1" = 0 ]; then
@@ -29,8 +29,9 @@ skip() {
     [ "$GUEST" != 1 ] || echo "ok $tests - $1 # SKIP $2"
 }
 
-# fault_of linux|rdma-core VERSION NAME REASON: skips what another project's fault rules out, with that
-# version only (as far as it is given); with any other the test is due and this fails.
+# fault_of linux|rdma-core VERSION NAME REASON: skips a test that fails because of another project's fault. The skip
+# is valid for that version only, as far as VERSION has digits. With any other version the test must run, and this
+# function fails.
 fault_of() {
     local version
     case $1 in
@@ -43,14 +44,14 @@ fault_of() {
     esac
 }
 
-# show FILE [LINES]: its end, and its first lines, which are of stderr where stdout was kept until the program
-# ended. awk ends the last line, too, where a program died in the middle of it.
+# show FILE [LINES]: prints its end and its first lines. The first lines are those of stderr if stdout was kept until
+# the program ended. The program awk ends an incomplete last line, which a program leaves if it dies.
 show() {
     { head -n -"${2:-15}" "$1" | head -n 6; tail -n "${2:-15}" "$1"; } |
         awk -v guest="$GUEST" '{ print "# guest" guest ": " $0 }'
 }
 
-# held PROCESS: what it is, and where the kernel holds it
+# held PROCESS: prints the process, and its stack in the kernel
 held() {
     { echo "process $1: $(tr '\0' ' ' <"/proc/$1/cmdline")"; cat /proc/"$1"/task/*/stack; } >held.log 2>&1
     show held.log 40
@@ -59,7 +60,8 @@ held() {
 # shellcheck disable=SC2317  # called through wait_until
 process_ended() { ! kill -0 "$1"; }
 
-# bounded SECONDS COMMAND...: as the command. What the kernel does not let go until then is shown, and left behind.
+# bounded SECONDS COMMAND...: runs the command with a timeout. A process that is blocked in the kernel then is shown,
+# and left behind.
 bounded() {
     local seconds=$1 process
     shift
@@ -73,7 +75,7 @@ bounded() {
     wait $process
 }
 
-# try NAME COMMAND...: good when the command succeeds; its output explains a failure.
+# try NAME COMMAND...: a test that succeeds if the command succeeds; the output of the command explains a failure.
 try() {
     local name=$1 status=0
     shift
@@ -82,7 +84,7 @@ try() {
     result $status "$name"
 }
 
-# together STATUS NAME: a test of all guests, good when STATUS is 0 on each.
+# together STATUS NAME: a test of all guests that succeeds if STATUS is 0 on each.
 together() {
     local status=0 value
     barrier "end-$((tests + 1))" "$1" || status=99
@@ -101,8 +103,8 @@ both() {
     together $status "$name"
 }
 
-# beside NAME COMMAND NAME COMMAND: two tests that need one guest each; guest 1 runs the first, guest 2
-# the second, at the same time.
+# beside NAME COMMAND NAME COMMAND: two tests that need one guest each. Guest 1 runs the first and guest 2 the second,
+# at the same time.
 beside() {
     local status=0
     timeout "$TRY_TIMEOUT" bash -c "${*:2 * GUEST:1}" >try.log 2>&1 || status=$?
@@ -112,10 +114,10 @@ beside() {
     result "${BARRIER_VALUES#* }" "$3"
 }
 
-# known_peers ADDRESS...: this guest and the peers at these addresses know each other's MAC address. Linux' RDMA core
-# (rdma_resolve_ip()) asks for a MAC address and only then waits for the answer; what comes in between is noticed
-# a second later, while a program's peer repeats its first message for half a second and gives up. Where
-# there is no such address or no way to the peer, the test that follows will tell.
+# known_peers ADDRESS...: this guest and the peers at these addresses learn each other's MAC address. Without this,
+# rdma_resolve_ip() of the RDMA core requests a MAC address and only then waits for the reply. A reply in between is
+# noticed a second later. But the peer of a program repeats its first message for half a second only, and gives up. If
+# there is no such address or no path to the peer, the next test fails.
 known_peers() {
     local address
     for address; do
@@ -144,7 +146,7 @@ pair() {
     together $status "$1"
 }
 
-# alone NAME PORT SERVER CLIENT: as pair, with both in this guest.
+# alone NAME PORT SERVER CLIENT: like pair, with both programs in this guest.
 alone() {
     local status=0 server
     timeout "$TRY_TIMEOUT" bash -c "$3" >server.log 2>&1 &
@@ -160,12 +162,12 @@ alone() {
     result $status "$1"
 }
 
-# rdma_core_suite VERSION TESTS AT-LEAST: the suite of that version of rdma-core by suite.py, which prints its TAP;
-# AT-LEAST is how many tests it has. What the suite's programs print themselves goes elsewhere.
+# rdma_core_suite VERSION TESTS AT-LEAST: runs the test suite of that version of rdma-core by suite.py, which prints
+# TAP. AT-LEAST is the minimum number of tests. Output of the suite's programs goes to another file.
 rdma_core_suite() {
     local before=$tests
-    # Some tests want huge pages; they are to be had only while memory is in one piece. With fewer
-    # they skip themselves, which nobody has agreed to.
+    # Some tests need huge pages, which are available only before memory is fragmented. With fewer they would be
+    # skipped, and the list of agreed skips does not contain them.
     echo 24 >/proc/sys/vm/nr_hugepages
     VERSIONS="rdma-core=$1 linux=$(uname -r)" \
         timeout $((800 * TIME_FACTOR)) python3 -W ignore /etc/qrnic/suite.py --first $((before + 1)) "$2" /etc/qrnic/agreed \
@@ -177,23 +179,24 @@ rdma_core_suite() {
         show suite.log 40
         result 1 "the suite ran to its end"
     fi
-    # One more is of the list of agreed skips.
+    # One more result is the check of the list of agreed skips.
     try "all of its tests ran" "echo $((tests - before - 1)) of $3 && [ $((tests - before - 1)) -ge $3 ]"
     try "the adapter works as before" "ibv_devinfo -v && rdma resource show $RDMA0 && ! rdma resource show qp | grep 'type RC'"
 }
 
-# dma_errors 0|1: DMA-API debugging speaks of the first error only, unless it is told so; that
-# could be one of those below. Not while the provider's test runs: its largest memory region is
-# a few pages a thousand times each, and the console would be hours behind with the overlaps.
+# dma_errors 0|1: selects how many errors DMA-API debugging reports. By default it reports only the first error, which
+# could be one of the expected ones below. All errors are reported except during the provider's test. The largest
+# memory region of this test maps a few pages a thousand times each, and the console would need hours for these
+# reports.
 dma_errors() { [ ! -e /sys/kernel/debug/dma-api/all_errors ] || echo "$1" >/sys/kernel/debug/dma-api/all_errors; }
 [ -z "${GUEST:-}" ] || dma_errors 1
 
-# without_known: a filter for kernel logs that takes away two reports, from "cut here" to the
-# end of the trace, unless another is inside. DMA-API debugging follows each cache line through
-# one mapping only and warns of a second (add_dma_entry()), once of an eighth. A process may register memory
-# as often as it likes, with verbs that ib_umem_get() serves; that is no error. And when an
-# allocation fails (53-faults), register_irq_proc() tells nobody that it could not make a file
-# of /proc/irq, whose absence then unregister_irq_proc() warns of; drivers have no part in it.
+# without_known: a filter for kernel logs that removes two known reports, from "cut here" to the end of the trace,
+# unless another report is inside. The first is from DMA-API debugging: it tracks one mapping of each cache line, and
+# warns of a second (add_dma_entry()), once of an eighth. This is no error, because a process may register memory as
+# often as it likes, with verbs that ib_umem_get() serves. The second comes after a failed allocation (53-faults).
+# Then register_irq_proc() ignores that it could not create a file of /proc/irq, and unregister_irq_proc() later warns
+# of the missing file. Drivers are not involved.
 without_known() {
     awk '
         /\[ cut here \]/ { printf "%s", held; held = $0 "\n"; inside = 1; overlap = absent = irq = other = after = 0; next }
@@ -216,8 +219,7 @@ without_known() {
         END { printf "%s", held }'
 }
 
-# kernel_clean NAME: the kernel has complained about nothing. (A debugging kernel says at
-# boot which of its checks are on.)
+# kernel_clean NAME: the kernel has reported no error. (A debugging kernel lists its active checks at boot.)
 kernel_clean() {
     local status=0
     dmesg | without_known | grep -vE 'RCU lockdep checking|DMA-API: (preallocated|debugging|dma_debug)' | grep -E -A12 'WARNING:|BUG:|Oops|Call Trace|refcount_t|DMA-API|KASAN|lockdep|possible.*deadlock|NETDEV WATCHDOG|command timed out' \
@@ -226,7 +228,7 @@ kernel_clean() {
     together $status "$1"
 }
 
-# finish: ends the job; the plan comes from guest 1.
+# finish: ends the job, and guest 1 prints the plan.
 finish() {
     [ "$GUEST" != 1 ] || echo "1..$tests"
     [ $failed = 0 ]

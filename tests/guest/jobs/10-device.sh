@@ -1,4 +1,4 @@
-# A single guest and its adapter, without any traffic to another guest.
+# Checks the device in one guest: probe, objects, kernel verbs, and limits of contexts.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed cq-overrun key-refused
 # guest: --guests 1 --nic qrnic
@@ -40,20 +40,21 @@ try "all sizes within the limits" "set -o pipefail; qrnic-limits-test $RDMA0 | t
 dma_errors 1
 try "and they were used" "wait_until 5 eval '[ \$(cat $counter) -gt 0 ]'"
 if modinfo kernel_verbs >/dev/null 2>&1; then
-    # One of its tests wants a queue pair of a process.
+    # One test needs a queue pair of a process.
     ibv_rc_pingpong -d "$RDMA0" -g "$(gid_index "$RDMA0" 4)" >/dev/null 2>&1 &
     process=$!
     wait_for_port 18515
     try "kernel verbs" "modprobe kernel_verbs device=$RDMA0 gid_index=\$(gid_index $RDMA0 4) ||
         { dmesg | grep kernel_verbs; false; }"
     kill $process
-    # As in a kernel with pages of 64 KiB: 16 doorbell pages are in each, and those of the first page stay unused.
+    # As in a kernel with pages of 64 KiB, where each page contains 16 doorbell pages. The doorbell pages of the first
+    # one stay unused, because the kernel has page 0.
     # shellcheck disable=SC2317  # called through try
     doorbell_groups() {
         local pages status=0
         pages=$(($(stat -c %s "/sys/class/infiniband/$RDMA0/device/resource2") / 4096))
         modprobe -r kernel_verbs && modprobe kernel_verbs "device=$RDMA0" db_group=16 && modprobe -r kernel_verbs || return 1
-        # Twice, so that what the first one frees is found again
+        # Run twice, so that the second run uses the pages that the first one has freed.
         for _ in 1 2; do
             python3 /etc/qrnic/contexts.py "$RDMA0" 65536 $((pages / 16 - 1)) || status=2
         done
@@ -70,7 +71,7 @@ if modinfo kernel_verbs >/dev/null 2>&1; then
 else
     skip "kernel verbs" "the test's module is not built for this kernel"
 fi
-# A link that goes down and up again, as the host's monitor can order.
+# The monitor of QEMU can disconnect and reconnect the link.
 host_qmp '{"execute":"set_link","arguments":{"name":"nic0","up":false}}' >/dev/null
 try "the port goes down with its link" \
     "wait_until 5 eval \"ibv_devinfo | grep -q PORT_DOWN\" && ethtool $NIC0 | grep -q 'Link detected: no'"

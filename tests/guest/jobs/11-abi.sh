@@ -1,5 +1,5 @@
-# What a process may send to the driver past the provider: requests of other lengths,
-# wrong values, random ones, and doorbells for queues that are not its own.
+# Sends requests to the driver without the provider: of other lengths, with wrong or random values. Rings doorbells of
+# queues of other processes.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: doorbell-owner
 # guest: --guests 1 --nic qrnic
@@ -252,7 +252,7 @@ def test_carrier(context, pd, cq):
     def modify(wanted, name, **change):
         gives(wanted, f"member: {name}", context.modify_qp, handle, 1, 2,
               struct.pack("<IIIIQII", *{**driver, **change}.values()))
-    # It is in RESET, so what is well formed is refused for that.
+    # The queue pair is in RESET, so well-formed requests fail because of the state.
     modify("EINVAL", "as it should be, but for its state")
     modify("EOPNOTSUPP", "unknown bit of comp_mask", comp_mask=12)
     modify("EOPNOTSUPP", "a key and nothing that says so", comp_mask=0, carrier=0)
@@ -368,7 +368,7 @@ def main():
     answer = context.qp(pd, cq)
     test_doorbell(path, device, struct.unpack("<II", answer[:8])[1])
     test_random(context, pd, cq, int(sys.argv[2]))
-    # All of this is left to the kernel to clean up, the random ones' context too.
+    # The kernel destroys all of these objects, including the context of the random requests.
     context.close()
     left = objects(device)
     result(left == before, f"nothing is left: {left}, before {before}")

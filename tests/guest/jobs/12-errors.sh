@@ -1,4 +1,4 @@
-# What every verb refuses, and with which errno; and regions of dma-bufs.
+# Checks the errno with which each verb rejects invalid arguments, and regions of dma-bufs.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed
 # guest: --guests 1 --nic qrnic

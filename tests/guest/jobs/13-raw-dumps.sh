@@ -1,5 +1,5 @@
-# Raw dumps of RDMA resources: what the device itself says of its objects, by iproute2,
-# held against what the kernel knows of them.
+# Compares raw dumps of RDMA resources (iproute2), which contain the device's own state, with the attributes that the
+# kernel reports.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -49,13 +49,13 @@ def dump(kind):
 def one(kind, size, matches):
     own, found = dump(kind)
     assert all(len(data) == size for data in found), [len(data) for data in found]
-    # iproute2 asks for queue pairs of the device and then of its port: each comes twice.
+    # iproute2 requests the queue pairs of the device and of its port, so each occurs twice.
     found = {data for data in found if matches(data)}
     assert len(found) == 1, (own, found)
 
 
-# Offsets are those of the contract: cq_ctx.log_size and ring.page_shift, qp_attr.state, access, port,
-# mkey_ctx.type, access, start and length, srq_ctx.log_size.
+# Offsets of the contract: cq_ctx.log_size and ring.page_shift, qp_attr.state, access and port, mkey_ctx.type, access,
+# start and length, srq_ctx.log_size.
 one("qp", 128, lambda d: d[4] == 1 and d[7] & 2 and d[14] == 1)
 one("mr", 64, lambda d: d[0] == 1 and struct.unpack_from("<QQ", d, 8) == (mr.buf, 12345))
 one("srq", 64, lambda d: d[8] == 5)

@@ -1,5 +1,5 @@
-# Threads of a program use and destroy each other's objects, and queue pairs are destroyed while their completions are
-# unpolled. The adapter has few queue pairs, so their numbers are soon used again.
+# Threads of a program use and destroy objects of each other, and destroy queue pairs with completions that were not
+# polled. The adapter has few queue pairs, so that their numbers are soon reused.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=64 --cpus 2
 # shellcheck shell=bash source=tests/guest/tap.sh

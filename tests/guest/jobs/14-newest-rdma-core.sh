@@ -1,6 +1,6 @@
-# The newest rdma-core with the provider built for it, in a guest whose own is the oldest one
-# supported: the provider's tests, which were linked with that, pingpongs of the newest, and its
-# own test suite, as in 80-rdma-core-suite.
+# Runs the newest rdma-core, with the provider built for it, in a guest whose own rdma-core is the oldest supported
+# one. The tests of the provider were linked with the oldest. Also runs pingpongs of the newest, and its test suite,
+# as 80-rdma-core-suite does.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed key-refused piece-refused
 # guest: --guests 1 --nic qrnic --cpus 2 --timeout 1000

@@ -1,15 +1,17 @@
-# Commands of the driver: it looks whether one is done before it waits, and a late one has its event all the same. The
-# second device cannot be asked for the event afterwards, so each of its commands has one.
+# Checks the commands of the driver. The driver polls for the completion before it waits, and requests the event of a
+# late command afterwards. The second device does not support such a request, so each of its commands requests the
+# event at once.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,device-memory-size=128M --nic qrnic,cap-command-event=off
 # files: verbs/commands.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# Interrupts of the asynchronous EQ of an interface's device, which has the events of commands
+# Prints the interrupts of the asynchronous EQ of an interface's device, which has the events of commands.
 events() { grep "qrnic-async-$(basename "$(readlink -f "/sys/class/net/$1/device")")" /proc/interrupts | awk '{ print $2 }'; }
 late() { ethtool -S "$1" | awk '/late_command_events/ { print $2 }'; }
-# issue NIC DEVICE WHAT NUMBER: prints how many events that took, and how many did not come
+# issue NIC DEVICE WHAT NUMBER: prints the number of events for these commands, and the number of events that did not
+# come
 issue() {
     local events late
     events=$(events "$1") late=$(late "$1")
@@ -25,7 +27,7 @@ some() { local said; said=$(issue "$@") && echo "$said" && [ "${said%% *}" -ge 1
 export -f events late issue few many some
 
 try "500 commands: hardly one is waited for" "few $NIC0 $RDMA0 short 250"
-# Most are done when the guest's processor gets back from QEMU, whose lock it waits for.
+# Most commands are complete when the processor returns from QEMU, because it waits for QEMU's lock.
 poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
 [ "$(cat "$poll")" = 20 ] && echo 0 >"$poll"
 result $? "the driver polls for 20 microseconds, unless it is told not to"

@@ -1,5 +1,5 @@
-# Doorbells that come as events (ioeventfd=on), in the way of a host with KVM: no value, a page at a time. Programs that
-# poll, that sleep, that have many queues in one page, and processes side by side.
+# Uses doorbells that are events (ioeventfd=on), as on a host with KVM: without a value, one for each page. Runs
+# programs that poll, that sleep, and that have many queues in one page, and several processes at once.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=cable,ioeventfd=on,doorbell-pages=16,cap-direct-wqe=off
 # shellcheck shell=bash source=tests/guest/tap.sh

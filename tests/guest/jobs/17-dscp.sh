@@ -1,5 +1,5 @@
-# Priorities by DSCP: the map of dcb(8) in connections and address handles, as frames of a VLAN have it, and as rdma(8)
-# shows levels; through changes of the map, reloads and another namespace.
+# Checks priorities by DSCP. The map of dcb(8) applies to connections and address handles, to frames in a VLAN, and to
+# the levels that rdma(8) shows. The map survives reloads, and is cleared in another network namespace.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --nic qrnic,cap-priority=off --timeout 600
 # files: cm.sh
@@ -8,7 +8,7 @@
 # shellcheck source=tests/guest/cm.sh
 . /etc/qrnic/cm.sh
 
-# step NAME COMMAND...: on both guests
+# step NAME COMMAND...: runs the command on both guests
 step() {
     local name=$1 status=0
     shift
@@ -18,7 +18,7 @@ step() {
 }
 
 entries() { dcb app show dev "$NIC0" dscp-prio -N | grep -o '[0-9]*:[0-7]' | sort | tr '\n' ' '; }
-# app add|del|replace DSCP:PRIORITY... ENTRIES: what is there then
+# app add|del|replace DSCP:PRIORITY... ENTRIES: changes the map, and compares it with ENTRIES
 app() {
     dcb app "$1" dev "$NIC0" dscp-prio "${@:2:$#-2}" && [ "$(entries)" = "${*: -1}" ] && return
     echo "entries: $(entries)"
@@ -27,7 +27,7 @@ app() {
 unsupported() { ! dcb app "$@" >dcb.log 2>&1 && cat dcb.log && grep -q "not supported" dcb.log; }
 refused() { unsupported add dev "$NIC0" "$@" && [ -z "$(entries)" ]; }
 
-# What the device has
+# Prints the state of the device.
 ets() { dcb ets show dev "$NIC0" >ets.log && cat ets.log && grep -q 'ets-cap 8 ' ets.log &&
     grep -q 'tc-tsa 0:ets 1:ets 2:ets 3:ets 4:ets 5:ets 6:ets 7:ets' ets.log &&
     grep -q 'prio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7' ets.log; }
@@ -43,7 +43,7 @@ step "priorities of PCPs are refused" refused pcp-prio 1nd:3
 without() { unsupported show dev "$NIC1" && unsupported add dev "$NIC1" dscp-prio 26:3; }
 step "there is no map without priorities" without
 
-# The priority of a tag is that of the packet's address vector.
+# The priority in a VLAN tag is that of the packet's address vector.
 modprobe 8021q
 vlan() {
     ip link add link "$NIC0" name tagged type vlan id 7 && ip addr add "10.78.0.$GUEST/24" dev tagged &&
@@ -60,14 +60,14 @@ gid4=$(tagged_gid "$gid4")
 gid6=$(tagged_gid "$gid6")
 known_peers "10.78.0.$((3 - GUEST))" "fd78::$((3 - GUEST))"
 
-# Tag, EtherType, destination port and the byte with the DSCP, as they lie in a frame
+# Filter by tag, EtherType, destination port and the byte with the DSCP, at their offsets in a frame
 # shellcheck disable=SC2034  # by its name, in marked()
 filter4="ether[12:2] = 0x8100 and ether[16:2] = 0x0800 and ether[40:2] = 4791"
 # shellcheck disable=SC2034  # by its name, in marked()
 filter6="ether[12:2] = 0x8100 and ether[16:2] = 0x86dd and ether[60:2] = 4791"
 frames() { tcpdump -n -r wire.pcap "$*" 2>/dev/null | wc -l; }
 
-# marked NAME FAMILY DSCP PRIORITY TEST...: all frames that TEST makes, both ways, have these two
+# marked NAME FAMILY DSCP PRIORITY TEST...: all frames of TEST, in both directions, have this DSCP and priority
 marked() {
     local name=$1 family=$2 dscp=$3 priority=$4 sniffer status=0 filter class all good
     shift 4
@@ -114,7 +114,7 @@ perf "datagrams without entry" 6 27 0 ib_send_bw -c UD
 marked "the connection manager" 4 26 3 tool "ucmatose -t" listening "ucmatose -b 10.78.0.1 -c 2 -C 20 -S 1000 -t 104" \
     "ucmatose -s 10.78.0.1 -b 10.78.0.2 -c 2 -C 20 -S 1000 -t 104"
 
-# has_levels LEVELS: those of the queue pairs of programs that run
+# has_levels LEVELS: compares the levels of the queue pairs of running programs
 levels() {
     rdma -j -dd resource show qp link "$RDMA0/1" | python3 -c "import json, sys
 print(*sorted(row['drv_level'] for row in json.load(sys.stdin) if row.get('comm') == 'ib_write_bw'))"
@@ -134,7 +134,7 @@ wait 2>/dev/null
 perf "the entry is gone" 4 26 0 ib_write_bw
 perf "the entry is gone, datagrams" 4 26 0 ib_send_bw -c UD
 
-# Queue pairs, one at a time
+# One queue pair at a time
 cat >map.py <<'PYTHON'
 import json
 import subprocess
@@ -202,7 +202,7 @@ expect(connected(0), 2)
 expect(connected(27), 0)
 expect(connected(26, 9), 9, 9)
 expect(connected(26, 0, gid_v1), 0)
-# Of several entries the highest counts.
+# If a DSCP has several entries, the highest priority is used.
 app("add", "26:1")
 expect(connected(26), 3)
 app("add", "26:6")
@@ -229,7 +229,7 @@ reloaded() { devlink dev reload "$device" && nic_export && wait_until 20 nic_has
 step "a reload of the adapter" reloaded
 kept() { [ "$(entries)" = "26:3 " ] && level 3; }
 step "leaves the map" kept
-# The kernel forgets the entries of an interface that leaves.
+# The kernel deletes the entries of an interface that leaves the namespace.
 ip link del tagged
 away() { ip netns add apart && ip link set "$NIC0" netns apart && ip -n apart link set "$NIC0" netns 1; }
 back() { ip addr add "10.77.0.$GUEST/24" dev "$NIC0" && ip link set "$NIC0" up && wait_until 20 nic_has_gid "$NIC0"; }

@@ -1,5 +1,5 @@
-# Priorities of queue pairs: the provider's test within each guest, bulk flows and a short one between the two, and the
-# counters.
+# Checks priorities of queue pairs: the test of the provider within each guest, bulk flows and a short one between the
+# guests, and the counters.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed
 # guest: --guests 2 --nic qrnic --timeout 600
@@ -16,7 +16,7 @@ sleep 0.1
 try "turns went by priority" "[ \$(cat $counters/priority_slots) -gt 0 ]"
 try "rdma statistic shows them" "rdma statistic show link $RDMA0/1 | grep -q priority_slots"
 
-# The example, in both ways: the short flow as any, and before all others
+# The example with the short flow at the same priority, and at a higher one
 for way in "" "-p 15"; do
     pair "the example priorities $way" 18603 "priorities -d $RDMA0 -g $gid4" \
         "priorities -d $RDMA0 -g $gid4 -n 200 $way guest1 | tee example.log"

@@ -1,5 +1,6 @@
-# Selective repeat and adaptive routing between two guests whose wire loses, reorders, repeats and spoils frames: agreed on by the
-# communication manager, as guest 2 offers it; what tools of librdmacm bring is verified by them.
+# Runs selective repeat and adaptive routing between two guests whose wire loses, reorders, repeats and corrupts
+# frames. The connection manager agrees on both, and guest 2 requests them. The tools of librdmacm verify the received
+# data.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,spare=mads,seed=7 --timeout 900
 # files: cm.sh
@@ -13,10 +14,10 @@ counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 count() { cat "$counters/$1"; }
 seen() { echo "# guest$GUEST $1: $(for c in retransmissions timeouts tx_nak_sequence tx_sack rx_sack buffered_packets placed_packets probes rx_drop_icrc; do echo "$c $(count $c),"; done)" | tr '\n' ' '; echo; }
 
-# Through the loopback of the device, which loses nothing
+# The loopback of the device loses no packet.
 both "the provider's test of options" "set -o pipefail; qrnic-ece-test $RDMA0 $gid | tee test.log && ! grep -E '^not ok' test.log"
 
-# verified NAME STREAM: STREAM is rstream, or riostream, which looks at the memory for what its last write brings
+# verified NAME STREAM: STREAM is rstream, or riostream, which polls the memory for the end of its last write
 verified() {
     tool "rping, $1" listening "rping -s -a 10.77.0.1 -C 30 -V -S 60000" "rping -c -a 10.77.0.1 -C 30 -V -S 60000"
     tool "$2, $1" listening "$2 -f ip -b 10.77.0.1 -S 65536 -C 50 -I 4 -T v" \
@@ -27,14 +28,14 @@ verified "go-back-N" riostream
 seen "go-back-N"
 both "nobody spoke of selective repeat" "[ $(count tx_sack) = 0 ] && [ $(count buffered_packets) = 0 ]"
 
-# The end that connects offers, the other one takes it.
+# The connecting end requests the options, and its peer accepts them.
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
 verified "selective repeat" riostream
 seen "selective repeat"
 both "what came ahead was kept and told" "[ \$(cat $counters/buffered_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
 
-# Writes of one place may reach it in any order: only tools that wait for completions. This one does not, and its program at
-# guest 1 has not agreed: that guest 2 offers it changes nothing.
+# Adaptive routing may reorder writes to one address, so only tools that wait for completions may use it. This tool
+# does not wait. The program at guest 1 has not agreed, so the request of guest 2 must have no effect.
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=0 QRNIC_ADAPTIVE_ROUTING=1
 verified "adaptive routing, which one end has not agreed to" riostream
 both "nothing was placed ahead so far" "[ \$(cat $counters/placed_packets) = 0 ]"

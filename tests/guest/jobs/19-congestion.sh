@@ -1,5 +1,5 @@
-# Congestion control between two guests whose wire marks frames that have ECT: the parameters in debugfs, and a flow that
-# gets slower for marks and fast again without, where both ends are told to; CNPs on the wire.
+# Checks congestion control between two guests whose wire marks frames that have ECT. Covers the parameters in
+# debugfs, and CNPs on the wire. A flow gets slower with marks and faster without, if both ends have enabled it.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram --wire mark=50 --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -10,7 +10,7 @@ cc=/sys/kernel/debug/qrnic/$address/cc_params
 counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 gid=$(gid_index "$RDMA0" 4)
 
-# Name, value after a reset, least, most
+# Name, value after a reset, minimum, maximum
 cat >params <<'TABLE'
 ect_enable 0 0 1
 np_cnp_dscp 48 0 63
@@ -43,7 +43,7 @@ values() {
         read -r value <"$file" && echo "${file##*/} $value"
     done
 }
-# accepted NAME VALUE, refused NAME VALUE
+# accepted NAME VALUE, refused NAME VALUE: checks that a write succeeds or fails
 accepted() {
     local value
     echo "$2" 2>/dev/null >"$cc/$1" && read -r value <"$cc/$1" && [ "$value" = "$2" ] && return
@@ -69,12 +69,12 @@ ranges() {
             refused "$name" all && accepted "$name" "$value" || return
     done <params
 }
-# The highest rate is not below the lowest, whichever is written.
+# The maximum rate must not be below the minimum, in whatever order they are written.
 rates() {
     accepted rp_min_rate 40 && refused rp_max_rate 39 && accepted rp_max_rate 40 && refused rp_min_rate 41 &&
         accepted rp_max_rate 0 && accepted rp_min_rate 41 && accepted rp_min_rate 1
 }
-# check NAME COMMAND: of each guest
+# check NAME COMMAND: runs the command on each guest
 check() {
     local status=0
     $2 >check.log 2>&1 || status=$?
@@ -86,7 +86,7 @@ check "each takes its range and nothing else" ranges
 check "the lowest and the highest rate agree" rates
 check "all is as it was" "eval values | diff - <(cut -d' ' -f1,2 params)"
 
-# One flow, from guest 2 to guest 1, during all that follows
+# One flow from guest 2 to guest 1 runs during all tests below.
 if [ "$GUEST" = 1 ]; then
     timeout $((300 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -u 18 --run_infinitely >flow.log 2>&1 &
     flow=$!
@@ -106,7 +106,7 @@ flows() {
     more() { [ "$(cat "$counters/roce_rx_packets")" -gt $((before + $1)) ]; }
     wait_until 20 more 100
 }
-# count NAME: so many more than at the last mark_now
+# count NAME: prints the increase since the last mark_now
 mark_now() {
     # A value of hw_counters may be 10 ms old.
     sleep 0.05
@@ -116,7 +116,7 @@ mark_now() {
     cut -d' ' -f1 /proc/uptime >before.uptime
 }
 count() { echo $(($(cat "$counters/$1") - $(cat "before.$1"))); }
-# Sets rate, in Mbit/s from this guest, and the counters, in some seconds.
+# Sets rate, in Mbit/s from this guest, and the counters, measured during some seconds.
 observe() {
     local seconds
     mark_now
@@ -127,7 +127,7 @@ observe() {
     ignored=$(count rp_cnp_ignored) waits=$(count rate_waits)
     echo "# guest$GUEST $2: $rate Mbit/s, marked $marked, CNPs sent $sent, handled $handled, ignored $ignored, waits $waits"
 }
-# step NAME RECEIVER-CONDITION SENDER-CONDITION: what the counters say after some seconds
+# step NAME RECEIVER-CONDITION SENDER-CONDITION: checks the counters after some seconds
 step() {
     local status=0
     barrier "set $1"
@@ -139,7 +139,7 @@ step() {
     fi
     together $status "$1"
 }
-# put GUEST NAME VALUE
+# put GUEST NAME VALUE: writes a parameter
 put() { [ "$GUEST" != "$1" ] || echo "$3" >"$cc/$2"; }
 
 check "the flow flows" flows
@@ -151,8 +151,8 @@ step "a receiver that is off says nothing of marks" "$none" "$none && [ \$waits 
 put 1 np_enable 1
 step "a sender that is off ignores CNPs" "[ \$marked -gt 0 ] && [ \$sent -gt 0 ] && [ \$handled = 0 ]" \
     "[ \$marked = 0 ] && [ \$handled = 0 ] && [ \$ignored -gt 0 ] && [ \$waits = 0 ]"
-# As slow as it gets: a decrease halves the rate as long as there is a CNP in some milliseconds, and increases are so
-# rare that it stays below twice the lowest.
+# The minimum of the rate. Each period of some milliseconds with a CNP halves the rate. Increases are rare, so the
+# rate stays below twice the minimum.
 put 2 rp_min_rate 4
 put 2 rp_dce_tcp_rtt 5000
 put 2 rp_time_reset 10000
@@ -168,7 +168,7 @@ status=0
 if [ "$GUEST" = 2 ]; then
     kill "$capture"
     wait "$capture"
-    # As spec/congestion.rst has them: opcode, BECN, PSN, DSCP, no ECT, length
+    # The frame of a CNP by spec/congestion.rst: opcode, BECN, PSN, DSCP, no ECT, length
     tcpdump -n -r wire.pcap "udp dst port 4791 and udp[8] = 0x81" 2>/dev/null >cnps.log
     tcpdump -n -r wire.pcap "udp dst port 4791 and udp[8] = 0x81 and udp[12] = 0x40 and udp[16:4] = 0 and \
         ip[1] = 0xc0 and udp[4:2] = 40 and src host 10.77.0.1" 2>/dev/null >good.log

@@ -1,5 +1,5 @@
-# ibv_rc_pingpong between two guests: every path MTU, IPv4 and IPv6 GIDs, sizes from
-# 1 byte to 1 MiB, polled and with events; -c has it check the bytes that arrived.
+# Runs ibv_rc_pingpong between two guests with every path MTU, IPv4 and IPv6 GIDs, and sizes from 1 byte to 1 MiB,
+# polled and with events. The option -c makes it compare the received bytes.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --mtu 9000 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh

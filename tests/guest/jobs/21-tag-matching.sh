@@ -1,4 +1,5 @@
-# Tag matching: the provider's test within each guest; a process with a list at work is killed, and leaves nothing.
+# Runs tag matching: the test of the provider within each guest. Also kills a process whose tag list is in use; no
+# object may remain.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 600
 # guest errors: command-failed tag-operation key-refused
@@ -9,10 +10,10 @@ gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
 counters=/sys/class/infiniband/$RDMA0/hw_counters
 
-# It always skips one test: that of an adapter without.
+# One test is always skipped, because it is for an adapter without tag matching.
 provider() { echo "set -o pipefail; $1 qrnic-tag-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log | grep -v 'an adapter without'"; }
 beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test, IPv6" "$(provider "" "$gid6")"
-# The environment asks for what a queue pair of such an SRQ cannot have.
+# The variables are unset, because they request options that a queue pair of such an SRQ does not support.
 try "the provider's test, and received data in completions" "$(provider QRNIC_INLINE_RECV=1 "$gid6")"
 sleep 0.1
 try "messages were matched, unexpected, without a tag, and malformed" \
@@ -39,7 +40,7 @@ for round in 1 2 3; do
     try "killed in the middle, nothing is left, $round" killed
 done
 try "the provider's test afterwards" "$(provider "" "$gid4")"
-# The example, in all ways
+# The example, with all of its options
 for way in "" -r -o "-o -r"; do
     # shellcheck disable=SC2086
     try "the example tag_matching $way" "tag_matching -d $RDMA0 -g $gid4 -n 5 -l 500 -s 3000 $way"

@@ -1,5 +1,6 @@
-# Dynamic connections between two guests, over a wire of datagrams and one that is a stream, by both versions of IP: targets
-# are in the first guest, and the second one compares what they have with what it sent. 22-dynamic is within one guest.
+# Runs dynamic connections between two guests by both versions of IP, over a wire of datagrams and over a stream.
+# Targets are in the first guest, and the second one compares their data with the data that it sent. 22-dynamic does
+# this within one guest.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram --nic qrnic:link=stream --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,5 +1,5 @@
-# Dynamic connections: the provider's test within a guest by both versions of IP, and a process that is killed while its
-# initiators and targets are at work.
+# Runs dynamic connections within a guest by both versions of IP. Also kills a process while its initiators and
+# targets are in use.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --timeout 300
 # guest errors: command-failed
@@ -11,7 +11,7 @@ counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 
 try "the provider's test, IPv4" "$(provider "$(gid_index "$RDMA0" 4)")"
 try "the provider's test, IPv6" "$(provider "$(gid_index "$RDMA0" 6)")"
-# A page fault that the driver has no memory to note is reported again.
+# The device reports a page fault again if the driver has no memory to record it.
 if modprobe refuse symbol=__xa_insert caller=_event error=-12 times=20 2>refuse.log; then
     try "the provider's test, without memory for page faults" "$(provider "$(gid_index "$RDMA0" 4)")"
     try "the driver had none" "grep -x 0 /sys/module/refuse/parameters/times && modprobe -r refuse"

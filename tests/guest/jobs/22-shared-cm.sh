@@ -1,7 +1,7 @@
-# Programs that nobody here wrote share connections, and do not know it: with one environment variable at both ends
-# their queue pairs to a node are members of one carrier, which the drivers agree on by the connection manager. Over a wire
-# that loses, reorders, repeats and spoils frames. At the other end of card 1 is Soft-RoCE, which knows nothing of it. The
-# devices have few queue pairs, so that a carrier that is not given back is missed.
+# Runs unmodified programs over shared connections. One environment variable at both ends makes their queue pairs to a
+# node members of one carrier. The drivers agree on the carrier by the connection manager. The wire loses, reorders,
+# repeats and corrupts frames. The peer of card 1 is Soft-RoCE, which does not support shared connections. The devices
+# have few queue pairs, so that a leaked carrier makes a later test fail.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram,max-qp=48 --nic rxe/qrnic:link=dgram --wire loss=0.5,reorder=0.5,repeat=0.5,corrupt=0.3,spare=mads,seed=11 --timeout 500
 # files: cm.sh
@@ -15,9 +15,9 @@ port=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 device=/sys/class/infiniband/$RDMA0/hw_counters
 QPS=8
 
-# value NAME: of a counter, which may be 10 ms old
+# value NAME: prints a counter, which may be 10 ms old
 value() { sleep 0.05; cat "$device/$1" "$port/$1" 2>/dev/null; }
-# carriers PROGRAM: which ones its queue pairs are members of, a line for each of these
+# carriers PROGRAM: prints the carrier of each of its queue pairs, one a line
 # shellcheck disable=SC2317  # called through wait_until
 carriers() { rdma -j -dd resource show qp | tr '{' '\n' | grep "\"$1\"" | grep -o '"drv_carrier":[0-9]*' || :; }
 # shellcheck disable=SC2317
@@ -25,7 +25,7 @@ one_for_all() {
     carriers "$1" >members.log
     [ "$(wc -l <members.log)" -ge "$2" ] && [ "$(sort -u members.log | wc -l)" = 1 ]
 }
-# shared NAME: what ran since note() went by carriers, at this end
+# shared NAME: all packets since note() were encapsulated packets of carriers, at this end
 shared() {
     local status=0
     [ "$(value tx_inner)" -gt "$before" ] && [ "$(value members_failed)" = "$failed" ] || status=1
@@ -48,7 +48,7 @@ programs() {
     for program in ib_write_bw ib_send_bw ib_read_bw; do
         note
         command="$program -R -d $RDMA0 -F -q $QPS -s 65536 -n 20"
-        # While the program runs: all its queue pairs have one carrier
+        # While the program runs, all its queue pairs have the same carrier.
         tool "$program, $QPS queue pairs have one carrier, $1" listening \
             "$command & wait_until 30 one_for_all $program $QPS && wait \$!" \
             "$command 10.77.0.1 & wait_until 30 one_for_all $program $QPS && wait \$!"
@@ -67,7 +67,7 @@ QRNIC_SELECTIVE_REPEAT=1 programs "selective repeat"
 [ "$(value tx_sack | head -1)" -gt 0 ] && [ "$(value rx_inner_early)" -gt 0 ]
 together $? "what was of other members went ahead"
 
-# A server that stays, and clients that come, die and come again
+# A server that keeps running, and clients that connect, are killed and connect again
 note
 tool "rping to a server that stays" listening "rping -s -P -a 10.77.0.1 -S 30000" "
     for round in 1 2 3 4 5 6; do
@@ -78,7 +78,7 @@ tool "rping to a server that stays" listening "rping -s -P -a 10.77.0.1 -S 30000
     done" endless
 shared "its packets went by a carrier"
 
-# Only one end wants to
+# Only one end requests shared connections.
 for who in 1 2; do
     [ "$GUEST" = $who ] || unset QRNIC_SHARED_CONNECTION
     note
@@ -88,7 +88,7 @@ for who in 1 2; do
     export QRNIC_SHARED_CONNECTION=1
 done
 
-# Soft-RoCE is guest 1; the first of these it connects to, the second it connects from.
+# Soft-RoCE is in guest 1, which is the server of the first program and the client of the second.
 note
 tool "rping to Soft-RoCE" listening "rping -s -a 10.77.1.1 -C 20 -V -S 20000" "rping -c -a 10.77.1.1 -C 20 -V -S 20000"
 status=0

@@ -1,6 +1,6 @@
-# Shared connections between two guests whose wire loses, reorders, repeats and spoils frames: all processes of one talk to
-# all of the other through one shared connection for each process of the first, and compare each byte. With and without
-# selective repeat, by both versions of IP. 22-shared is within one guest.
+# Runs shared connections between two guests whose wire loses, reorders, repeats and corrupts frames. Each process of
+# the first guest has one shared connection to all processes of the second. All bytes are compared, with and without
+# selective repeat, by both versions of IP. 22-shared does this within one guest.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,9 +1,9 @@
-# Shared connections: the provider's test within a guest by both versions of IP, with and without selective repeat and direct
-# WQEs, and a process that is killed, or whose device is taken away, while its members are at work. The device has few queue
-# pairs, so that one that is not given back is missed.
+# Runs shared connections within a guest by both versions of IP, with and without selective repeat and direct WQEs.
+# Also kills a process, and removes the device of a process, while its members are in use. The device has few queue
+# pairs, so that a leaked queue pair makes a later test fail.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=128 --timeout 300
-# What is refused is asked for on purpose; a process rings on for a while after the device was reset under it.
+# Some commands fail on purpose. After a reset of its device a process continues to ring doorbells for some time.
 # guest errors: command-failed dma-failed doorbell-queue
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
@@ -23,15 +23,17 @@ sleep 0.1
 try "packets went by carriers, members went with their carriers" \
     "[ \$(cat $counters/tx_inner) -gt 1000 ] && [ \$(cat $counters/members_failed) -ge 5 ]"
 
-# 128 queue pairs: what is not given back in one of these is missed in another.
+# The device has 128 queue pairs, so a leak in one test makes another test fail.
 for round in 1 2; do
     try "connections that share and do not know it, round $round" "$(unknowing "$gid4" "$gid6")"
 done
 try "connections that share and do not know it, selective repeat" "$(unknowing "$gid6" "$gid4" QRNIC_SELECTIVE_REPEAT=1)"
-# The one processor is this program's until it sleeps: it sees its connections fail before the driver hears of their carrier.
+# The guest has one processor, and the program keeps it until it sleeps. So the program sees its connections fail
+# before the driver receives the event of their carrier.
 try "connections that share and do not know it, and let nobody else run" "$(unknowing "$gid4" "$gid6" "chrt -f 50")"
 
-# The number of queue pairs of the test programs whose details have this; without -dd there are no carriers.
+# Prints the number of queue pairs of the test programs whose details contain this text. Without -dd carriers are not
+# shown.
 # shellcheck disable=SC2317  # called through try and wait_until
 detailed() { rdma -j -dd resource show qp | grep qrnic-shar | grep -c "$1" || :; }
 # shellcheck disable=SC2317
@@ -47,7 +49,8 @@ killed() {
     local process
     for _ in 1 2 3; do
         loop shared || return
-        # Of each carrier the members' number, of each member its carrier; the options are the carriers' alone.
+        # Each carrier has the number of its members, and each member the number of its carrier. Only carriers have
+        # options.
         rdma -dd resource show qp
         [ "$(detailed '"drv_members":8')" = 2 ] || return
         [ "$(detailed '"drv_driver_type":"carrier"')" = 2 ] || return
@@ -58,7 +61,7 @@ killed() {
         wait_until 20 nothing_left || { rdma resource show; return 1; }
     done
 }
-# The carriers are the driver's here, and no queue pairs: two of them, one for each end.
+# The driver has created the carriers, so they are no queue pairs of verbs. There are two, one for each end.
 # shellcheck disable=SC2317
 killed_unknowing() {
     local process
@@ -93,7 +96,7 @@ cgroup_counts() {
     kill -9 "$process"
     wait "$process"
     wait_until 20 uncharged || return
-    # Two ends and one carrier: the connecting end cannot have its own.
+    # Both ends have the same carrier, because the connecting end cannot have its own.
     echo "$RDMA0 hca_object=$((2 * 4 + 2 + 1))" >cgroup/sharing/rdma.max
     loop_in_cgroup
     grep -q '^# connect_ends:.*to_rtr.*errno 11' loop.log && charged $((2 * 4 + 2 + 1)) || return
@@ -110,11 +113,11 @@ try "the RDMA cgroup is charged for the driver's carriers" cgroup_counts
 try "the provider's test afterwards" "$(provider "$gid4")"
 
 address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
-# The driver leaves, and comes back.
+# Unloads and loads the driver.
 unbound() { echo "$address" >/sys/bus/pci/drivers/qrnic/unbind && echo "$address" >/sys/bus/pci/drivers/qrnic/bind; }
 # shellcheck disable=SC2317  # called through wait_until
 recovered() { dmesg | grep -q "qrnic $address: recovered"; }
-# The device cannot reach memory any more, and is reset.
+# Disables DMA, so that the device has a fatal error and is reset.
 lost() { setpci -s "$address" COMMAND=0002 && { ethtool -S "$NIC0" >/dev/null 2>&1 || true; } && wait_until 60 recovered; }
 
 for how in "unbound shared" "lost shared" "unbound sharing" "lost sharing"; do

@@ -1,5 +1,5 @@
-# Many connections in one guest, over a device that keeps the contexts of 64 only: each is made, connected and used, in
-# both modes of the context cache. 23-queues-64k has the whole number of them.
+# Creates, connects and uses many connections in one guest, on a device that caches only 64 contexts, in both modes of
+# the context cache. 23-queues-64k uses the maximum number of queue pairs.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=66000,context-cache=64 --nic qrnic,max-qp=66000,context-cache=64,context-stations=0 --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -17,7 +17,7 @@ for device in "$RDMA0" "$RDMA1"; do
         [ \$(counter $device context_write_backs) -gt $count ] && [ \$(counter $device context_hits) -gt 1000 ]"
     echo "# $device: $(for c in hits misses write_backs; do echo -n "$c $(counter "$device" context_$c) "; done)"
 done
-# A process that is killed in the middle leaves nothing.
+# Kills a process while it runs. The kernel must destroy its objects.
 try "killed in the middle" "many_connections -d $RDMA0 -n 4000 & sleep 3; kill -9 \$! && wait; \
     wait_until 60 eval '! rdma resource show qp | grep -q \"type RC\"'"
 try "and again" "many_connections -d $RDMA0 -n 64"

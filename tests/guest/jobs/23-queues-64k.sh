@@ -1,4 +1,4 @@
-# 65,536 queue pairs in one guest, over a device that keeps the contexts of 64: each is made, connected and used.
+# Creates, connects and uses 65,536 queue pairs in one guest, on a device that caches the contexts of 64.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=66000,context-cache=64 --memory 4096 --timeout 900
 # full

@@ -1,4 +1,5 @@
-# Streaming receive: the provider's test within each guest; a process with open buffers is killed, and leaves nothing.
+# Runs streaming receive: the test of the provider within each guest. Also kills a process with open buffers; no
+# object may remain.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -10,7 +11,7 @@ counters=/sys/class/infiniband/$RDMA0/hw_counters
 
 provider() { echo "set -o pipefail; $1 qrnic-streaming-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test, IPv6" "$(provider "" "$gid6")"
-# The environment asks for what a streaming queue cannot have.
+# The variables are unset, because they request options that a streaming queue does not support.
 try "the provider's test, and received data in completions" "$(provider QRNIC_INLINE_RECV=1 "$gid6")"
 sleep 0.1
 try "buffers were used up, and took many messages each" \
@@ -37,7 +38,7 @@ for round in 1 2 3; do
     try "killed in the middle, nothing is left, $round" killed
 done
 try "the provider's test afterwards" "$(provider "" "$gid4")"
-# The example, in both ways: as many buffers as messages, or far fewer
+# The example with as many buffers as messages, and with far fewer
 for way in "" -o; do
     pair "the example stream_receive $way" 18602 "stream_receive -d $RDMA0 -g $gid4 -n 500 $way | tee example.log" \
         "stream_receive -d $RDMA0 -g $gid4 -n 500 guest1"

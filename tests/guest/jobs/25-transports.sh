@@ -1,5 +1,5 @@
-# Datagrams, unreliable connections and shared receive queues between two guests: rdma-core's
-# pingpongs and perftest, polled and with events; and the provider's test of all that.
+# Runs datagrams, unreliable connections and shared receive queues between two guests. Uses pingpongs of rdma-core and
+# perftest, polled and with events, and the test of the provider.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed
 # guest: --guests 2 --nic qrnic --timeout 1200
@@ -10,7 +10,7 @@ gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
 TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
-# What a whole adapter has must not be skipped.
+# No test may be skipped, because this device has all capabilities.
 provider() { echo "set -o pipefail; $1 qrnic-transport-test $RDMA0 $2 | tee provider.log && ! grep SKIP provider.log"; }
 
 pingpong() {
@@ -32,7 +32,7 @@ beside "the provider's test of transports without locks" "$(provider QRNIC_SINGL
 
 try "the provider's test of rate limits" "set -o pipefail; qrnic-pace-test $RDMA0 $gid4 | tee pace.log && ! grep SKIP pace.log"
 
-# Each size by IPv4 and by IPv6, polled and with events: sizes over the one, one size over the other
+# All sizes by IPv4 polled and by IPv6 with events, and one size for the two other combinations
 for events in "" -e; do
     for gid in "$gid4" "$gid6"; do
         sizes="1 100 1024" longer="1 1024 65537"
@@ -52,8 +52,8 @@ for mtu in 256 512; do
     pingpong ibv_uc_pingpong "MTU $mtu" -g "$gid6" -c -m $mtu -s 4097 -n 100
 done
 
-# Nobody sends again what comes before there is a receive WQE, so there are WQEs for all; with
-# an SRQ perftest posts as many as one queue pair needs.
+# These transports do not retransmit a packet that finds no receive WQE, so there are WQEs for all packets. With an
+# SRQ perftest posts as many as one queue pair needs.
 for connection in UD UC; do
     perf ib_send_bw -c $connection -n 500
     perf ib_send_lat -c $connection -n 200

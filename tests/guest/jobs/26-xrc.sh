@@ -1,5 +1,5 @@
-# Extended reliable connections between two guests: rdma-core's pingpong and perftest,
-# polled and with events. Its own test suite has more, in 80-rdma-core-suite.
+# Runs XRC between two guests: pingpongs of rdma-core and perftest, polled and with events. The test suite of
+# rdma-core (80-rdma-core-suite) covers more.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -9,7 +9,7 @@ gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
 TRY_TIMEOUT=$((60 * TIME_FACTOR))
 
-# The client of ibv_xsrq_pingpong has to know nothing of the number of clients.
+# The client of ibv_xsrq_pingpong does not need the number of clients.
 pingpong() {
     local name=$1 server=$2
     shift 2
@@ -41,7 +41,7 @@ for events in "" -e; do
     perf ib_read_bw -n 500 -s 65536 $events
 done
 perf ib_send_bw -n 500 -s 4096 --use_old_post_send
-# Writes have no events in perftest.
+# perftest does not support events for writes.
 perf ib_write_bw -n 500 -s 65536
 perf ib_send_lat -n 500
 perf ib_write_lat -n 500

@@ -1,5 +1,5 @@
-# Receiving into the completion, between two guests: the provider's own test, and programs
-# that know nothing of it, with and without; what they check is the data that arrived.
+# Receives into the CQE between two guests, by the test of the provider and by unmodified programs, with and without
+# inline data. The programs compare the received data.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: key-refused
 # guest: --guests 2 --nic qrnic --timeout 600
@@ -11,11 +11,11 @@ gid6=$(gid_index "$RDMA0" 6)
 TRY_TIMEOUT=$((60 * TIME_FACTOR))
 counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/inline_cqes
 
-# Whether this guest got completions with data in a pair that both guests run
+# Returns true if this guest received CQEs with data while both guests ran a pair of programs.
 counted() {
     local name=$1 expected=$2 before
     shift 2
-    # The kernel answers with what it has read in the last 10 ms.
+    # A counter in the kernel may be 10 ms old.
     sleep 0.1
     before=$(cat "$counter")
     "$@"

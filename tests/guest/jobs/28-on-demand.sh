@@ -1,6 +1,6 @@
-# Memory regions on demand: the provider's test within each guest, also with less memory than buffers;
-# rdma-core's pingpongs and perftest between two guests; what the kernel counts for each region.
-# rdma-core's own test_odp is in 80-rdma-core-suite.
+# Uses memory regions on demand: the test of the provider within each guest, also with less memory than buffers. Runs
+# pingpongs and perftest between two guests, and checks the counters of each region. 80-rdma-core-suite runs test_odp
+# of rdma-core.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 600
 # guest errors: key-refused
@@ -10,11 +10,11 @@
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
 
-# Pages go to a disk of memory, as processes and cgroups see it, and huge pages are made wherever they can be.
+# Swap space is a disk in memory, for processes and cgroups, and the kernel uses huge pages where possible.
 try "a swap device" "modprobe brd rd_nr=1 rd_size=262144 && mkswap /dev/ram0 && swapon /dev/ram0"
 echo always >/sys/kernel/mm/transparent_hugepage/enabled
 try "verbs report on-demand paging" "ibv_devinfo -v -d $RDMA0 | grep -q ODP_SUPPORT_IMPLICIT"
-# The test of the limit opens a context as another user.
+# One test opens a context as another user, because the limit is for each user.
 chmod 0666 /dev/infiniband/uverbs*
 provider() { echo "set -o pipefail; qrnic-on-demand-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"
@@ -32,8 +32,8 @@ mkdir /sys/fs/cgroup/lists
 # shellcheck disable=SC2016  # the shell in the cgroup is to expand it
 try "page lists are charged to the cgroup of the process" 'echo $$ >/sys/fs/cgroup/lists/cgroup.procs;' "$(provider "$gid4 lists")"
 
-# An upper list that has no lower list after a failed allocation: the device may have read its address, so
-# INVALIDATE_PAGES (0x44) of the whole region precedes the first release of lists.
+# Creates an upper list that has no lower list, by a failed allocation. The device may have read the address of the
+# upper list. So INVALIDATE_PAGES (0x44) of the whole region must come before the first list is freed.
 # shellcheck disable=SC2317  # called through try
 unfinished() {
     local tracing=/sys/kernel/tracing status=0
@@ -82,7 +82,7 @@ perf ib_write_bw -n 300 -s 65536
 perf ib_read_bw -n 300 -s 65536
 perf ib_atomic_bw -n 300
 
-# A program that waits for its peer holds its region meanwhile.
+# The program waits for its peer, so that its region exists during the test.
 statistics() {
     ibv_rc_pingpong -d "$RDMA0" -g "$gid4" -o -P -s 65536 >/dev/null &
     local process=$!

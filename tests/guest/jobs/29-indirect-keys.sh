@@ -1,4 +1,4 @@
-# Keys of keys: the provider's test within a guest by both versions of IP, and a process that is killed while its
+# Uses indirect keys: the test of the provider within a guest by both versions of IP. Also kills a process while its
 # keys are valid and in use.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --timeout 300

@@ -1,12 +1,12 @@
-# perftest over RC between two guests: send, write, read, atomic; bandwidth and latency,
-# all message sizes; many queue pairs; events; both directions.
+# Runs perftest over RC between two guests: send, write, read and atomics; bandwidth and latency; all message sizes;
+# many queue pairs; events; both directions.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
 gid=$(gid_index "$RDMA0" 4)
-# What is not said is perftest's own default: 1000 or 5000 messages, a transport timeout of 67 ms.
+# Other options have the defaults of perftest: 1000 or 5000 messages, a transport timeout of 67 ms.
 TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 perf() {
@@ -18,17 +18,17 @@ perf() {
 for operation in send write read; do
     perf ib_${operation}_bw
     perf ib_${operation}_lat
-    # Up to 8 MiB: one message of each size makes 16 MiB, so as few as perftest allows. The
-    # longest take more than 67 ms on a busy machine, so a timeout of a second (-u 18).
+    # Up to 8 MiB: one message of each size is 16 MiB in total, so the number is the smallest that perftest supports.
+    # The longest messages need more than 67 ms on a busy machine, so the timeout is a second (-u 18).
     perf ib_${operation}_bw -a -n 5 -u 18
 done
-# One message at a time, in all sizes, is in 31-loopback, for all operations
+# 31-loopback has one message at a time, in all sizes, for all operations.
 perf ib_send_lat -a -n 5 -u 18
 for operation in FETCH_AND_ADD CMP_AND_SWAP; do
     perf ib_atomic_bw -A $operation
     perf ib_atomic_lat -A $operation
 done
-# 64 queue pairs send 64 times as many messages.
+# 64 queue pairs send 64 times as many messages, so each sends fewer.
 perf ib_write_bw -q 64 -n 100 -s 4096
 perf ib_send_bw -q 64 -n 100 -s 4096
 perf ib_read_bw -q 64 -n 50 -s 4096

@@ -1,4 +1,4 @@
-# The same programs with both ends in one guest, on one adapter.
+# Runs the programs of 30-perftest with both ends in one guest, on one adapter.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --cpus 2 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -6,7 +6,7 @@
 
 gid=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-# What is not said is perftest's own default: 1000 or 5000 messages, a transport timeout of 67 ms.
+# Other options have the defaults of perftest: 1000 or 5000 messages, a transport timeout of 67 ms.
 TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 perf() {
@@ -18,17 +18,17 @@ perf() {
 perf ib_write_bw
 perf ib_write_lat
 for operation in send write read; do
-    # Up to 8 MiB: one message of each size makes 16 MiB, so as few as perftest allows. The
-    # longest take more than 67 ms on a busy machine, so a timeout of a second (-u 18).
+    # Up to 8 MiB: one message of each size is 16 MiB in total, so the number is the smallest that perftest supports.
+    # The longest messages need more than 67 ms on a busy machine, so the timeout is a second (-u 18).
     perf ib_${operation}_lat -a -n 5 -u 18
 done
-# Many at a time are in 30-perftest, for all operations
+# 30-perftest has many messages at a time, for all operations.
 perf ib_write_bw -a -n 5 -u 18
 for operation in FETCH_AND_ADD CMP_AND_SWAP; do
     perf ib_atomic_bw -A $operation
     perf ib_atomic_lat -A $operation
 done
-# The kernel may give fewer pages than it is asked for, when its memory is in pieces.
+# The kernel may allocate fewer huge pages than requested, because memory is fragmented.
 pages=/proc/sys/vm/nr_hugepages
 try "huge pages" "echo 32 >$pages && [ \$(cat $pages) = 32 ]"
 perf ib_write_bw --use_hugepages -n 500

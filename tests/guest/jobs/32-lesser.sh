@@ -1,5 +1,5 @@
-# A lesser device: no optional capability, small limits, a doorbell FIFO that overflows
-# all the time. Everything must still work, only slower.
+# Uses a device with no optional capability, small limits, and a doorbell FIFO that overflows all the time. All
+# programs must work, but may be slower.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed
 # guest: --guests 1 --nic qrnic,cap-direct-wqe=off,cap-inline-send=off,cap-eth-csum=off,cap-eth-vlan=off,cap-eth-tso=off,cap-eth-rx-coalesce=off,cap-timestamp=off,cap-ud=off,cap-uc=off,cap-srq=off,cap-xrc=off,cap-mw=off,cap-fast-reg=off,cap-cq-resize=off,cap-cq-moderation=off,cap-flow=off,cap-dm=off,cap-atomic-write=off,cap-flush=off,cap-inline-recv=off,cap-rate-limit=off,cap-atomic-glob=off,cap-cq-ignore-overrun=off,cap-scatter-fcs=off,cap-source-qpn=off,cap-rss=off,cap-eth-rss=off,cap-roce-v1=off,cap-command-event=off,cap-on-demand=off,cap-streaming-recv=off,cap-tag-matching=off,cap-indirect-mkey=off,context-cache=64,cap-context-cache=off,cap-priority=off,cap-dynamic=off,cap-selective-repeat=off,cap-adaptive-routing=off,cap-shared-connection=off,cap-congestion-control=off,doorbell-fifo=2,max-qp=64,max-sge=4,max-rd-atomic=1,vectors=2
@@ -7,7 +7,7 @@
 . /etc/qrnic/tap.sh
 
 gid=$(gid_index "$RDMA0" 4)
-# What is not said is perftest's own default: 1000 or 5000 messages, a transport timeout of 67 ms.
+# Other options have the defaults of perftest: 1000 or 5000 messages, a transport timeout of 67 ms.
 TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 perf() {
@@ -24,7 +24,7 @@ for size in 1 4097 65536; do
     alone "ibv_rc_pingpong, $size bytes, on a lesser device" 18515 \
         "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s $size -n 50 localhost"
 done
-# What it lacks is refused with EOPNOTSUPP, and nothing else changes.
+# Missing capabilities are rejected with EOPNOTSUPP, and all else is unchanged.
 try "the provider's test of transports on a lesser device" "QRNIC_DIRECT_WQE=1 qrnic-transport-test"
 try "the provider's test of raw packets on a lesser device" qrnic-packet-test
 try "the provider's test of flags on a lesser device" qrnic-flags-test
@@ -40,8 +40,9 @@ perf ib_write_bw -q 16 -n 100 -s 65536
 perf ib_send_lat -s 8 -n 200
 perf ib_read_bw -o 1
 perf ib_atomic_bw -o 1
-# The FIFO overflows if the guest rings twice before the host runs the device once. Of the doorbells above some 1,400 are
-# dropped; a host that runs the device at once drops none. Repeat the traffic until the counter moves.
+# The FIFO overflows if the guest rings twice before the host runs the device once. Some 1,400 of the doorbells above
+# are dropped, but none on a host that runs the device at once. Therefore the traffic is repeated until the counter
+# changes.
 dropped() { cat "/sys/class/infiniband/$RDMA0/hw_counters/doorbells_dropped"; }
 overflow() {
     local server client=(ib_write_bw -d "$RDMA0" -x "$gid" -F -q 16 -n 100 -s 65536)

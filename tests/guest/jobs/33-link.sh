@@ -1,5 +1,5 @@
-# The cable is pulled and put back under load: a short time that RDMA and TCP get over,
-# and a long one after which a queue pair gives up.
+# Disconnects and reconnects the cable under load. RDMA and TCP survive a short time; after a long one a queue pair
+# fails.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -11,11 +11,11 @@ link() { host_qmp "{\"execute\":\"set_link\",\"arguments\":{\"name\":\"nic0\",\"
 port_is() { ibv_devinfo -d "$RDMA0" | grep -q "PORT_$1"; }
 
 rx_packets() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/roce_rx_packets"; }
-# A program whose link goes down before has not met its peer, for which it waits without end.
+# Waits until the program has met its peer, because before that it would wait for ever without a link.
 # shellcheck disable=SC2317  # called through wait_until
 flows() { [ $(($(rx_packets) - before)) -gt 100 ]; }
 
-# load PROGRAM...: between the guests, in the background; "process" is it.
+# load PROGRAM...: runs it between the guests in the background, and sets "process"
 load() {
     before=$(rx_packets)
     if [ "$GUEST" = 1 ]; then
@@ -61,7 +61,7 @@ status=0
 [ "$GUEST" = 1 ] || { grep -q PORT_ERR events.log && grep -q PORT_ACTIVE events.log; } || { status=1; show events.log; }
 together $status "the process that watches got both port events"
 
-# With a timeout of 67 ms (14) it gives up after less than a second.
+# With a timeout of 67 ms (14) the queue pair fails after less than a second.
 load ib_write_bw -D 20 -u 14
 wait_until 20 flows && kill -0 "$process"
 together $? "RDMA traffic is running again"

@@ -1,18 +1,18 @@
-# The MAC address changes while the port is up: the GIDs of IP addresses stay, and what the
-# device knows of them follows, on the port and on a VLAN.
+# Changes the MAC address while the port is up. The GIDs of IP addresses stay, and their entries in the device get the
+# new address, on the port and on a VLAN.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# port_gid v1|v2, vlan_gid v1|v2: index of the GID of the IPv4 address there
+# port_gid v1|v2, vlan_gid v1|v2: prints the index of the GID of the IPv4 address there
 mapped=0000:0000:0000:0000:0000:ffff
 # shellcheck disable=SC2317  # called through wait_until
 port_gid() { gid_find "$RDMA0" "$1" "$mapped:0a4d:000$GUEST"; }
 # shellcheck disable=SC2317
 vlan_gid() { gid_find "$RDMA0" "$1" "$mapped:0a4e:000$GUEST"; }
 
-# connected NAME: RC by the GIDs of IPv4 on the port and on the VLAN, in both directions
+# connected NAME: runs RC by the GIDs of IPv4 on the port and on the VLAN, in both directions
 connected() {
     local gid kind version
     for kind in port vlan; do
@@ -24,7 +24,7 @@ connected() {
     done
 }
 
-# new_address NETDEV ADDRESS: on both guests; the neighbours are to be found anew
+# new_address NETDEV ADDRESS: changes the address on both guests, and clears the neighbours
 new_address() {
     local status=0
     ip link set "$1" address "$2" && [ "$(cat "/sys/class/net/$1/address")" = "$2" ] || status=1

@@ -1,5 +1,5 @@
-# The link changes while the rings of the netdev are made anew, again and again: its
-# carrier follows, and so does the port of the RDMA device.
+# Changes the link while the rings of the netdev are replaced repeatedly. The carrier of the netdev and the port of
+# the RDMA device must follow the link.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,5 +1,5 @@
-# The counters of the port that performance management knows: in sysfs, where monitors
-# read them, and over the wire, where a fabric's manager asks for them and sets them.
+# Checks the counters of the port for performance management. Monitors read them in sysfs; a fabric manager reads and
+# sets them by MADs.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -9,7 +9,7 @@ gid=$(gid_index "$RDMA0" 4)
 counters=/sys/class/infiniband/$RDMA0/ports/1/counters
 hw_counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 
-# is NAME EXPRESSION: the counter of performance management is the sum of the device's.
+# is NAME EXPRESSION: the counter of performance management equals the sum of counters of the device.
 is() {
     local name=$1 value expected
     shift
@@ -53,7 +53,7 @@ if [ "$GUEST" = 2 ]; then
 fi
 together $status "a link that goes down is counted"
 
-# A manager of fabrics: performance management datagrams from one port to another.
+# Acts as a fabric manager, by performance management datagrams from one port to another.
 cat >manager.py <<'PYTHON'
 import fcntl
 import ipaddress
@@ -68,7 +68,8 @@ gid_index = int(sys.argv[2])
 fcntl.ioctl(umad, 0x1b03)                                       # IB_USER_MAD_ENABLE_PKEY
 agent = bytearray(struct.pack("=I16xBBB3xBx", 0, 1, 4, 1, 0))   # QP 1, performance management
 fcntl.ioctl(umad, 0xc01c1b01, agent)                            # IB_USER_MAD_REGISTER_AGENT
-# Over IPv4 the kernel finds no question for the answer: it compares the GID with a GRH that is none.
+# IPv6 is used, because over IPv4 the kernel does not find the request of a response. The kernel compares
+# the GID with a GRH that does not exist.
 peer = ipaddress.ip_address(sys.argv[3]).packed
 transaction = 0
 
@@ -113,14 +114,14 @@ assert first[0] > 500 * 1024 and first[3] > 500, first
 second = counters()
 assert all(b > a for a, b in zip(first, second)), (first, second)   # by the question and its answer
 
-# A counter goes on from what it is set to, and stops at its end; the others go on as before.
+# A counter that was set continues from the new value, and stops at its maximum. The others are unchanged.
 assert counters(SET, 0x1000, (0xffffffff, 0, 0, 0))[0] == 0xffffffff
 third = counters()
 assert third[0] == 0xffffffff and third[1] > second[1], third
 counters(SET, 0x1000)
 assert counters()[0] < 10000
 
-# The two attributes have counters of their own.
+# The two attributes have separate counters.
 wide = extended()
 assert wide[0] > 500 * 1024 and wide[2] == wide[4] + wide[6], wide
 extended(SET, 0xff)

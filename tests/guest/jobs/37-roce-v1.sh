@@ -1,5 +1,5 @@
-# RoCE v1 beside v2: connections, datagrams, shared queues and XRC by GIDs of either version, the
-# connection manager and multicast with RoCE v1 as its default, the kernel's own verbs, a VLAN.
+# Uses RoCE v1 and v2 at the same time: connections, datagrams, shared queues and XRC by GIDs of either version. Also
+# the connection manager and multicast with RoCE v1 as default, kernel verbs, and a VLAN.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed cq-overrun key-refused
 # guest: --guests 2 --nic qrnic --timeout 600
@@ -15,14 +15,14 @@ gid6=$(gid_index "$RDMA0" 6 v1)
 link=$(gid_index "$RDMA0" link v1)
 v2=$(gid_index "$RDMA0" 4)
 
-# frames v1|all: how many RoCE frames came and went
+# frames v1|all: prints the number of RoCE frames in both directions
 frames() {
     local kind=roce_
     [ "$1" = all ] || kind=roce_v1_
     cat "$counters/$kind"{r,t}x_packets | awk '{ all += $1 } END { print all }'
 }
 
-# only v1|v2: since the last call there were frames, and all of this version
+# only v1|v2: there were frames since the last call, and all had this version
 v1_before=$(frames v1)
 all_before=$(frames all)
 only() {
@@ -33,7 +33,7 @@ only() {
     [ "$3" -gt 20 ] && case $1 in v1) [ "$2" = "$3" ] ;; v2) [ "$2" = 0 ] ;; esac
 }
 
-# pingpong VERSION PROGRAM GID-INDEX OPTION...: checked data, and frames of that version only
+# pingpong VERSION PROGRAM GID-INDEX OPTION...: verifies the data, and that all frames have this version
 pingpong() {
     local version=$1 program=$2 gid=$3
     shift 3
@@ -42,7 +42,7 @@ pingpong() {
     together $? "all frames were of RoCE $version"
 }
 
-# The peer's link-local address, which the launcher's hosts file has not
+# Sets the link-local address of the peer, which the hosts file of the launcher does not contain.
 barrier link-local "$(ip -6 -o addr show dev "$NIC0" scope link | awk '{ sub("/.*", "", $4); print $4 }')"
 [ "$GUEST" = 1 ] || known_peers "${BARRIER_VALUES% *}%$NIC0"
 for gid in "$gid4" "$gid6" "$link"; do
@@ -62,7 +62,7 @@ only v1
 together $? "all frames were of RoCE v1"
 try "the provider's test of transports, RoCE v1" "set -o pipefail; qrnic-transport-test $RDMA0 $gid4 | tee provider.log && ! grep SKIP provider.log"
 if modinfo kernel_verbs >/dev/null 2>&1; then
-    # One of its tests wants a queue pair of a process.
+    # One test needs a queue pair of a process.
     ibv_rc_pingpong -d "$RDMA0" -g "$gid4" >/dev/null 2>&1 &
     process=$!
     wait_for_port 18515
@@ -74,7 +74,7 @@ fi
 only v1
 together $? "all frames were of RoCE v1"
 
-# The connection manager takes RoCE v2, and RoCE v1 where the administrator says so.
+# The connection manager uses RoCE v2, or RoCE v1 if the administrator has set it.
 tool "rping by the default" listening "rping -s -a 10.77.0.1 -C 50 -V" "rping -c -a 10.77.0.1 -C 50 -V"
 only v2
 together $? "all frames were of RoCE v2"
@@ -86,7 +86,7 @@ grep -q "RoCE v1" "$mode"
 together $? "RoCE v1 becomes the default of the connection manager"
 tool "rping, RoCE v1" listening "rping -s -a 10.77.0.1 -C 50 -V" "rping -c -a 10.77.0.1 -C 50 -V"
 tool "udaddy, RoCE v1" listening "udaddy -b 10.77.0.1 -c 2 -C 10" "udaddy -s 10.77.0.1 -b 10.77.0.2 -c 2 -C 10"
-# In a group of RoCE v1 an IPv4 address stands behind ff0e::ffff; those of IPv6 are there as well.
+# In a group of RoCE v1 the prefix of an IPv4 address is ff0e::ffff. Groups of IPv6 addresses exist, too.
 joined() { grep -q joined tool.log; }
 tool "mckey, RoCE v1" joined "stdbuf -oL mckey -m 239.1.2.3 -b 10.77.0.1 -C 30" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 30"
 tool "mckey, RoCE v1, IPv6" joined "stdbuf -oL mckey -m ff0e::ef01:203 -b fd77::1 -C 30" \

@@ -1,5 +1,5 @@
-# Counters of queue pairs by iproute2: bound by hand, by type and by process, and what the
-# port counts all together.
+# Counts traffic of queue pairs by iproute2. Counters are bound manually, by type and by process, and the port counts
+# the sum.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -9,7 +9,7 @@ link=$RDMA0/1
 gid=$(gid_index "$RDMA0" 4)
 hw_counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 
-# of_qp FIELD: the sum over all counters of queue pairs
+# of_qp FIELD: prints the sum over all counters of queue pairs
 of_qp() { rdma -j statistic qp show link "$link" | python3 -c "import json, sys
 print(sum(row.get('$1', 0) for row in json.load(sys.stdin)))"; }
 port() {
@@ -18,7 +18,7 @@ port() {
     cat "$hw_counters/$1"
 }
 
-# begin: a server and a client exchange 200 messages.
+# begin: starts a server and a client, which exchange 200 messages
 begin() {
     timeout $((60 * TIME_FACTOR)) ib_send_lat -d "$RDMA0" -x "$gid" -F -n 200 -s 64 >server.log 2>&1 &
     wait_for_port 18515
@@ -40,7 +40,7 @@ result $status "the port counts what queue pairs without counters do"
 [ "$(of_qp tx_send)" = 0 ]
 result $? "and no counter of queue pairs has it"
 
-# Each type of queue pair gets a counter when it is made; it goes with the last of them.
+# The kernel creates a counter with the first queue pair of a type, and destroys it with the last one.
 try "the automatic mode by type" "rdma statistic qp set link $link auto type on &&
     rdma statistic qp mode link $link | tee /dev/stderr | grep -q 'auto type on'"
 timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
@@ -66,7 +66,7 @@ after=$(port tx_write)
 result $? "and what it has counted stays with the port, once"
 try "the automatic mode ends" "rdma statistic qp set link $link auto off"
 
-# By hand: one of the two ends.
+# Binds one of the two ends manually.
 timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 >server.log 2>&1 &
 wait_for_port 18515
 timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &

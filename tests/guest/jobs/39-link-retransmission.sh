@@ -1,12 +1,12 @@
-# Link retransmission between two guests, on a wire that loses, spoils, repeats and reorders frames: the ends agree,
-# everything goes numbered, and neither the transport nor TCP sees a loss.
+# Uses link retransmission between two guests, on a wire that loses, corrupts, repeats and reorders frames. The ends
+# agree, all frames have numbers, and neither the transport nor TCP detects a loss.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram,link-retransmission=on --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=11 --mtu 9000 --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
 gid=$(gid_index "$RDMA0" 4)
-# count COUNTER: the device's counter
+# count COUNTER: prints a counter of the device
 count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 agreed() { [ "$(count link_established)" -ge 1 ]; }
 

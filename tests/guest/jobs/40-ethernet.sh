@@ -1,10 +1,10 @@
-# The Ethernet function between two guests: ping, jumbo frames, VLAN, TCP by iperf3.
+# Uses the Ethernet function between two guests: ping, jumbo frames, VLAN, TCP by iperf3.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --mtu 9000 --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# Every work item that the driver queues from here on
+# Traces every work item that the driver queues from here on.
 mkdir tracing && mount -t tracefs none tracing
 queued=tracing/events/workqueue/workqueue_queue_work
 echo 'workqueue ~ "qrnic*"' >$queued/filter && echo 1 >$queued/enable
@@ -21,7 +21,7 @@ ip link set vlan7 up
 barrier vlan
 both "ping over a VLAN" "ping -c 3 -i 0.2 -W 5 10.78.0.$PEER"
 ip link del vlan7
-# A service tag (802.1ad) and a tag within: frames of full size are longer by both.
+# A service tag (802.1ad) and an inner tag make frames of full size longer.
 ip link add link "$NIC0" name service8 type vlan proto 802.1ad id 8
 ip link add link service8 name inner9 type vlan id 9
 ip addr add "10.79.0.$GUEST/24" dev service8
@@ -35,9 +35,9 @@ ip link del service8
 pair "iperf3 over TCP" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 && ! iperf3 -c guest1 -t 1 >/dev/null 2>&1"
 pair "iperf3 over TCP, the other direction" 5201 "iperf3 -s -1" "iperf3 -c guest1 -t 5 -R"
 pair "iperf3 over TCP, IPv6" 5201 "iperf3 -s -1" "iperf3 -6 -c guest1v6 -t 3"
-# Each datagram that guest 2 has sent arrives, or is counted as lost by somebody in guest 1: the
-# device, for want of a receive WQE, or the kernel, for want of room in the socket. A slow guest gets
-# them more slowly: what the receiver has not read when it closes its socket, nobody counts.
+# Each datagram of guest 2 arrives, or guest 1 counts it as lost. The device counts it if there is no receive WQE, the
+# kernel if the socket is full. A slow guest reads the datagrams more slowly. Data that the receiver has not read when
+# it closes its socket is not counted.
 datagrams() { awk -v which="$1" '/^Udp:/ { if (!n++) split($0, name); else for (i in name) if (name[i] == which) print $i }' /proc/net/snmp; }
 dropped() { ethtool -S "$NIC0" | awk '$1 == "eth_rx_no_queue:" { print $2 }'; }
 in=$(datagrams InDatagrams) errors=$(datagrams InErrors) out=$(datagrams OutDatagrams) no_queue=$(dropped)
@@ -64,7 +64,7 @@ both "a changed MAC address works" "ip link set $NIC0 down && ip link set $NIC0 
     ip link set $NIC0 up && ip addr replace fd77::$GUEST/64 dev $NIC0; sleep 1; ping -c 3 -i 0.2 -W 5 guest$PEER"
 both "no errors counted" "ip -s -s link show $NIC0; for f in rx_errors tx_errors rx_crc_errors; do
     [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done"
-# Frames longer than guest 1 takes: only its device sees them.
+# Frames that are longer than guest 1 accepts are counted by its device only.
 if [ "$GUEST" = 2 ]; then
     ip link set "$NIC0" mtu 9000
     ping -c 3 -i 0.2 -W 1 -M "do" -s 4000 guest1 >/dev/null 2>&1
@@ -75,7 +75,7 @@ export -f too_long
 status=0
 [ "$GUEST" = 2 ] || wait_until 10 too_long || { status=1; ip -s -s link show "$NIC0" | sed 's/^/# /'; }
 together $status "frames that the device drops are counted for the netdev"
-# Memory may be written back over RDMA, so the workqueue of events must not wait for RTNL or for memory.
+# Writeback may use RDMA, so the workqueue of events must wait neither for RTNL nor for memory.
 ip link set "$NIC0" down
 ip link set "$NIC0" up
 echo 0 >$queued/enable

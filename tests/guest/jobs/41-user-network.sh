@@ -1,4 +1,4 @@
-# The Ethernet function on QEMU's user network: a DHCP lease and the gateway.
+# Uses the Ethernet function on QEMU's user network: a DHCP lease and the gateway.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic:user,ip=none
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,5 +1,5 @@
-# Two guests, each behind a libslirp on a host of its own: RoCEv2 through address
-# translation, without privileges in QEMU, with the ICRC that survives it.
+# Connects two guests, each behind a libslirp on a host of its own. RoCEv2 passes through address translation, without
+# privileges in QEMU, with an ICRC that excludes the translated fields.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:hosts,icrc=transport
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,5 +1,5 @@
-# The same wire as in 42-hosts with the standard ICRC, which covers what libslirp rewrites:
-# the frames are refused and counted, and the connection gives up.
+# Uses the wire of 42-hosts with the standard ICRC, which covers fields that libslirp rewrites. The receiver drops and
+# counts the frames, and the connection fails.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:hosts
 # shellcheck shell=bash source=tests/guest/tap.sh

@@ -1,5 +1,5 @@
-# Raw packet queue pairs and flow rules: perftest between two guests, the network beside
-# them, and what a sniffer sees of RoCEv2, shown by tcpdump.
+# Uses raw packet queue pairs and flow rules: perftest between two guests while the network is used. A sniffer rule
+# receives RoCEv2, and tcpdump shows it.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed cq-overrun
 # guest: --guests 2 --nic qrnic --timeout 400
@@ -14,19 +14,18 @@ read -r mac1 mac2 <<<"$BARRIER_VALUES"
 
 counter() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 raw_queue_pairs() { rdma resource show qp link "$RDMA0/1" | grep 'type RAW_PACKET'; }
-# How many flow rules have been made since the start of the job
+# Prints the number of flow rules that were created since the start of the job.
 tracing=/sys/kernel/debug/tracing
 try "the driver's making of flow rules can be watched" "echo 'r:qrnic/flow qrnic_ib:qrnic_ib_create_flow' >$tracing/kprobe_events &&
     echo 1 >$tracing/events/qrnic/flow/enable"
 rules() { awk '$1 == "flow" { print $2 }' $tracing/kprobe_profile; }
-# until_rule COUNT: until one more has been made, which is a receiver's last step before it waits for frames
+# until_rule COUNT: waits for one more rule, which a receiver creates directly before it waits for frames
 # shellcheck disable=SC2317  # called through wait_until
 more_rules() { [ "$(rules)" -gt "$1" ]; }
 until_rule() { wait_until 20 more_rules "$1"; }
 
-# raw NAME PROGRAM OPTION...: a server in guest 1 and a client in guest 2. They have no other
-# connection than the frames, so all frames must fit the receive queue, and the server must
-# have its rule before the first one comes.
+# raw NAME PROGRAM OPTION...: runs a server in guest 1 and a client in guest 2. The programs have no connection but
+# the frames. So all frames must fit into the receive queue, and the server must have its rule before the first frame.
 raw() {
     local name=$1 program=$2 status=0 server made
     shift 2
@@ -69,7 +68,7 @@ else
     tests=$((tests + 5))
 fi
 
-# captured NAME GID: a sniffer and tcpdump's look at the network interface at once
+# captured NAME GID: captures by a sniffer rule and by tcpdump at the network interface at the same time
 captured() {
     local name=$1 gid=$2 sniffer network status=0
     if [ "$GUEST" = 1 ]; then
@@ -85,7 +84,7 @@ captured() {
         kill $sniffer $network
         wait $sniffer || status=$?
         wait $network
-        # 20 messages each way, each with an acknowledgement.
+        # 20 messages in each direction, each with an acknowledgement.
         tcpdump -n -r sniffer.pcap udp port 4791 >packets.log 2>&1
         [ "$(grep -c 'UDP' packets.log)" -ge 80 ] || status=1
         [ $status = 0 ] || show packets.log
@@ -100,7 +99,7 @@ captured() {
 captured "a sniffer" "$gid4"
 captured "a sniffer, IPv6" "$gid6"
 
-# A program that takes all frames of one kind leaves the others to the network.
+# A program that receives all frames of one kind leaves the other frames to the network.
 if [ "$GUEST" = 1 ]; then
     made=$(rules)
     timeout $((100 * TIME_FACTOR)) raw_ethernet_bw --server -d "$RDMA0" -B "$mac1" -E "$mac2" -F -n 500 -s 64 "${ipv4[@]}" >raw.log 2>&1 &

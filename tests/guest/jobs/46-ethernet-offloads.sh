@@ -1,5 +1,5 @@
-# What ethtool can ask of the Ethernet function: segmentation of TCP by the device, looked at by tcpdump; moderation of
-# interrupts.
+# Checks offloads of the Ethernet function that ethtool controls: segmentation of TCP by the device, verified by
+# tcpdump, and moderation of interrupts.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -8,9 +8,9 @@
 count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 export -f count
 
-# Guest 1 sees each frame as it was on the wire, and leaves its checksums to tcpdump.
+# Offloads are disabled in guest 1, so that tcpdump sees and verifies each frame as it was on the wire.
 [ "$GUEST" != 1 ] || ethtool -K "$NIC0" gro off rx off
-# transfer NAME CLIENT...: what guest 2 sends, with a capture in guest 1 that wire.log tells of
+# transfer NAME CLIENT...: guest 2 sends, and guest 1 captures the frames to wire.log
 transfer() {
     local name=$1 capture
     shift
@@ -27,14 +27,14 @@ transfer() {
         tcpdump -n -vv -e -r wire.pcap >wire.log 2>/dev/null
     fi
 }
-# Of the frames that were captured each has right checksums, and none is longer than the MTU says.
+# Each captured frame has valid checksums, and none is longer than the MTU.
 looked_at() {
     try "$1: each frame of it is right" "[ $GUEST = 2 ] || [ \$(grep -c 'cksum 0x[0-9a-f]* (correct)' wire.log) -gt 500 ] &&
         { [ $GUEST = 2 ] || ! grep -m 3 -i 'incorrect\|bad cksum\|wrong' wire.log; }"
     try "$1: none is too long" "[ $GUEST = 2 ] || awk 'match(\$0, / length [0-9]+: /) { n = substr(\$0, RSTART + 8) + 0; if (n > most) most = n }
         END { print most; exit !(most > 1400 && most <= $2) }' wire.log"
 }
-# sent NAME BEFORE YES|no: guest 2 has (not) sent any in one piece for many frames.
+# sent NAME BEFORE YES|no: guest 2 has (not) passed several frames to the device as one
 sent() {
     local status=0
     [ "$GUEST" = 1 ] || { [ "$(count eth_tx_segmented)" -gt "$2" ] && [ "$3" = yes ]; } ||
@@ -56,7 +56,8 @@ transfer "TCP with 'tso off'" "iperf3 -c guest1 -n 4M"
 looked_at "TCP with 'tso off'" 1514
 sent "the kernel has cut it into frames" "$before" no
 [ "$GUEST" = 1 ] || ethtool -K "$NIC0" tso on
-# A tag that the device inserts, one that the kernel writes, one behind which the device does not look
+# Three kinds of tags: inserted by the device, written by the kernel, and of a type after which the device does not
+# parse
 for how in "802.1Q on yes" "802.1Q off yes" "802.1ad on no"; do
     read -r proto insert segmented <<<"$how"
     ethtool -K "$NIC0" txvlan "$insert"
@@ -70,7 +71,7 @@ for how in "802.1Q on yes" "802.1Q off yes" "802.1ad on no"; do
     ip link del tagged
 done
 
-# An event waits for a millisecond or 32 frames: fewer events than frames, and the answers of a ping are late.
+# An event waits for a millisecond or 32 frames, so there are fewer events than frames, and replies to ping are late.
 events() { awk '/qrnic-comp/ { sum += $2 } END { print sum }' /proc/interrupts; }
 quickest() { ping -c 20 -i 0.02 -W 5 "guest$PEER" | awk -F'[=/]' '/^rtt/ { print int($5 * 1000) }'; }
 export -f events quickest

@@ -1,10 +1,11 @@
-# XDP on the Ethernet function of guest 1: programs that pass, drop, send back and redirect what guest 2 sends.
+# Uses XDP on the Ethernet function of guest 1: programs pass, drop, return and redirect the frames of guest 2.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --cpus 2 --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# A program of a few instructions each, as there is no compiler here: "r0 = ACTION; exit", and a redirect.
+# Programs are assembled here from a few instructions, because the guest has no compiler: "r0 = ACTION; exit", and a
+# redirect.
 cat >load.py <<'PYTHON'
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -26,7 +27,7 @@ for name, code in programs.items():
     bpf(6, struct.pack("<QI", ctypes.addressof(path), program))
 PYTHON
 count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
-# attach NAME: guest 1's program; "off" takes it away
+# attach NAME: sets the program of guest 1; "off" removes it
 attach() {
     if [ "$1" = off ]; then
         ip link set dev "$NIC0" xdpdrv off
@@ -43,7 +44,8 @@ first() {
     [ $status = 0 ] || show first.log
     together $status "$name"
 }
-# What guest 2 sees of 50 echo requests: how many answers, and how many of its own frames come back
+# Prints the results of 50 echo requests of guest 2: the number of replies, and the number of its own frames that
+# return.
 echoes() {
     if [ "$GUEST" = 2 ]; then
         tcpdump -U -n -Q in -i "$NIC0" -w back.pcap "icmp[icmptype] == icmp-echo and src guest2" 2>tcpdump.log &
@@ -64,7 +66,7 @@ expect() {
 }
 
 mount -t bpf bpf /sys/fs/bpf 2>/dev/null
-# A program that answers nobody answers no ARP either. The peer may be up later than this guest.
+# A program that drops all frames also drops ARP requests. The peer may start later than this guest.
 # shellcheck disable=SC2317  # called through wait_until
 peer_known() {
     known_peers "10.77.0.$PEER"
@@ -96,7 +98,7 @@ for program in drop tx redirect aborted; do
     esac
     first "$program: and is counted" "[ \$(count $counter) -ge $((before + 50)) ]"
 done
-# A program sees the frame as it was on the wire, its tag too, and sends it on so.
+# A program receives the frame as it was on the wire, including its tag, and sends it so.
 ip link add link "$NIC0" name tagged type vlan id 7
 ip addr add "10.78.0.$GUEST/24" dev tagged
 ip link set tagged up

@@ -1,5 +1,5 @@
-# Several ring pairs of the Ethernet function: flows are spread over them, and ethtool changes their number and the
-# spreading while frames come.
+# Uses several channels of the Ethernet function. RSS distributes flows over them, and ethtool changes their number
+# and the distribution under traffic.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
 # guest: --guests 2 --nic qrnic --cpus 2 --timeout 400
@@ -9,10 +9,10 @@
 
 count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 channels() { ethtool -l "$NIC0" | awk '/^Combined:/ { print $2 }' | tail -n 1; }
-# Rings that entries of the table name
+# Prints the rings in the entries of the table.
 named() { ethtool -x "$NIC0" | awk '/^ *[0-9]+:/ { for (i = 2; i <= NF; i++) if (!seen[$i]++) print $i }' | sort | xargs; }
 export -f count channels named
-# spread NAME CLIENT RINGS: the flows of guest 2 come into these rings of guest 1 ("0 1"), and into no other.
+# spread NAME CLIENT RINGS: the flows of guest 2 arrive in these rings of guest 1 ("0 1"), and in no other
 spread() {
     local rx0 rx1 status=0
     rx0=$(count rx0_packets) rx1=$(count rx1_packets)
@@ -37,8 +37,8 @@ both "each has its vector on a processor of its own" "grep qrnic-comp /proc/inte
     cat /proc/irq/\$irq/smp_affinity_list; done | sort -u | xargs | grep -x '0 1'"
 both "the table names both" "ethtool -x $NIC0 && [ \"\$(named)\" = '0 1' ] && ethtool -x $NIC0 | grep -q 'toeplitz: on'"
 both "the hash goes to the stack" "ethtool -k $NIC0 | grep -q '^receive-hashing: on'"
-# The driver's key is another at each boot, and some send flows whose ports differ in few bits all to one ring. With
-# these two keys the bits of ports that differ first decide.
+# Each boot has another random key, and some keys direct flows whose ports differ in few bits to one ring. With these
+# two keys the first differing bits of the ports decide.
 key=0b:30:55:7a:9f:c4:e9:0e:33:58:7d:a2:c7:ec:11:36:5b:80:a5:ca:ef:14:39:5e:83:a8:cd:f2:17:3c:61:86:ab:d0:f5:1a:3f:64:89:ae
 both "a key" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
 tx0=$(count tx0_packets) tx1=$(count tx1_packets)
@@ -73,7 +73,7 @@ both "two again, while the netdev is down" "ip link set $NIC0 down && ethtool -L
 both "ping" "ping -c 3 -i 0.2 -W 5 guest$PEER && ethtool -X $NIC0 default"
 spread "flows of TCP with two again" "$flows" "0 1"
 
-# pktgen does not ask the stack, and goes on to send through a queue that is gone.
+# pktgen bypasses the stack, and continues to send through a queue that was removed.
 pktgen() { echo "$2" >"/proc/net/pktgen/$1"; }
 has_sent() { [ "$(count tx1_packets)" -gt "$1" ]; }
 # shellcheck disable=SC2317  # called through wait_until
@@ -102,7 +102,7 @@ status=0
 gone_queue >gone.log 2>&1 || { status=$?; show gone.log; }
 together $status "frames for a queue that is gone are dropped"
 
-# Receive buffers of an interface that comes up: its process can wait for memory.
+# The process that opens an interface may wait for memory for the receive buffers.
 # shellcheck disable=SC2317  # called through both
 fill_waits() {
     local tracing=/sys/kernel/tracing status=0
@@ -127,7 +127,8 @@ export -f fill_waits nic_has_gid
 both "the first receive buffers may wait for memory" fill_waits
 both "netlink has the statistics and the interrupts of queues" "wait_until 20 ping -c 1 -W 1 guest$PEER && python3 /etc/qrnic/queue_stats.py $NIC0"
 
-# What cannot be done leaves what was there. The kernel refuses at the beginning, in the middle and at the end.
+# A change that fails leaves the former queues. The kernel makes the change fail at the beginning, in the middle and
+# at the end.
 if modprobe refuse symbol=page_pool_create error=-12 times=0 2>refuse.log; then
     for symbol in netif_set_real_num_queues page_pool_create xdp_rxq_info_reg_mem_model; do
         both "a change that fails in $symbol" "modprobe -r refuse && modprobe refuse symbol=$symbol error=-12 times=1 &&
@@ -139,7 +140,7 @@ else
     skip "changes that fail" "this kernel has no module for it: $(tail -n 1 refuse.log)"
 fi
 
-# All of it while frames come, and the RDMA function goes on.
+# All changes are made under traffic, and RDMA continues.
 gid=$(gid_index "$RDMA0" 4)
 if [ "$GUEST" = 1 ]; then
     iperf3 -s -1 >iperf.log 2>&1 &
@@ -176,7 +177,7 @@ spread "flows of TCP afterwards, too" "$flows" "0 1"
 try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
     [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"
 
-# The device is reset, and the module goes, while flows come to both rings.
+# Resets the device, and unloads the module, while both rings receive flows.
 if [ "$GUEST" = 1 ]; then
     iperf3 -s >iperf.log 2>&1 &
     load=$!
@@ -195,7 +196,7 @@ works() { ping -c 1 -W 2 "guest$PEER" >/dev/null; }
 # shellcheck disable=SC2317
 recovered() { dmesg | grep -q 'qrnic.*: recovered'; }
 if [ "$GUEST" = 1 ]; then
-    # Without bus mastering the next command cannot be read, which is fatal.
+    # Without bus mastering the device cannot read the next command, which is a fatal error.
     setpci -s "$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")" COMMAND=0002
     ethtool -S "$NIC0" >/dev/null 2>&1
     wait_until 30 recovered && wait_until 30 works && [ "$(channels)" = 2 ] || status=1

@@ -1,11 +1,12 @@
-# Segments of TCP that the device marks become one packet in guest 1: by IPv4 and IPv6, with tags, with each MTU, in what it
-# forwards to guest 2 again; and none when it was told so. What arrives is looked at byte by byte.
+# Joins TCP segments that the device marks to one packet in guest 1: by IPv4 and IPv6, with tags, and with each MTU.
+# Guest 1 also forwards joined packets to guest 2. No segments are joined if the feature is disabled. All received
+# bytes are compared.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=cable --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
-# stream.py receive PORT MIB | send HOST PORT MIB [SMALL]: with SMALL in pieces of any length up to that
+# stream.py receive PORT MIB | send HOST PORT MIB [SMALL]: SMALL is the maximum length of a piece
 cat >stream.py <<'PYTHON'
 import random, socket, sys
 def block(i): return random.Random(i).randbytes(1 << 20)
@@ -37,7 +38,8 @@ PYTHON
 count() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 feature() { ethtool -k "$NIC0" | grep "^ *rx-gro-hw: $1"; }
 export -f count feature
-# joined NAME HOST YES|no|off [SMALL]: guest 1 receives it, and has (not) joined frames; off: nor were any marked.
+# joined NAME HOST YES|no|off [SMALL]: guest 1 receives the data, and has (not) joined frames; off: the device marked
+# none, either
 joined() {
     local packets frames marked status=0
     packets=$(count rx_gro_hw_packets) frames=$(count rx_gro_hw_frames) marked=$(count eth_rx_continued)
@@ -54,7 +56,7 @@ joined() {
     fi
     together $status "$1: joined: $3"
 }
-# one NAME COMMAND: of guest 1, which guest 2 waits for
+# one NAME COMMAND: runs the command in guest 1 while guest 2 waits
 one() {
     local status=0
     [ "$GUEST" = 2 ] || timeout 30 bash -c "$2" >one.log 2>&1 || status=$?
@@ -80,7 +82,7 @@ one "without checksums, too" "ethtool -K $NIC0 gro on && feature on && ethtool -
 one "new queues" "ethtool -G $NIC0 rx 128"
 joined "with new queues" guest1 yes
 
-# A tag that the device takes out, and one that stays where it is
+# A tag that the device strips, and another type of tag, which stays in the frame
 for strip in on off; do
     ip link add link "$NIC0" name tagged type vlan id 7
     ip addr add "10.78.0.$GUEST/24" dev tagged
@@ -95,8 +97,8 @@ joined "with MTU 9000" guest1 yes
 joined "IPv6 with MTU 9000" guest1v6 yes
 both "MTU 1500" "ip link set $NIC0 mtu 1500"
 
-# Guest 1 forwards what guest 2 sends in one VLAN to the other VLAN, where a namespace of guest 2 receives it and sees each
-# frame as it was on the wire.
+# Guest 1 forwards the frames of guest 2 from one VLAN to the other. There a namespace of guest 2 receives each frame
+# as it was on the wire.
 # shellcheck disable=SC2317  # called through one
 near_and_far() {
     for id in 7 8; do
@@ -112,7 +114,7 @@ near_and_far() {
     fi
 }
 near_and_far
-# forwarded NAME HOST SEGMENTED: guest 2 sends to itself, by guest 1.
+# forwarded NAME HOST SEGMENTED: guest 2 sends to itself through guest 1
 forwarded() {
     local frames segmented status=0 capture receiver
     frames=$(count rx_gro_hw_frames) segmented=$(count eth_tx_segmented)
@@ -177,8 +179,8 @@ forwarded "guest 1 has a bridge" 10.78.0.3 yes
 ip link del tag7
 if [ "$GUEST" = 1 ]; then ip link del tag8; else ip netns del far; fi
 
-# The device says of each frame that it continues the one before. A connection comes to its end, or to none, but the kernel
-# goes on.
+# The device reports for each frame that it continues the one before. A connection may fail or not, but the kernel
+# must continue.
 [ "$GUEST" = 1 ] || ethtool -K "$NIC0" gro on rx on
 if [ "$GUEST" = 1 ]; then
     modprobe lie 2>lie.log && modprobe -r lie && lies=1

@@ -1,4 +1,4 @@
-# Modules are removed and loaded again while programs use the adapter.
+# Unloads and loads modules while programs use the adapter.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: doorbell-queue
 # guest: --guests 2 --nic qrnic --timeout 600
@@ -34,9 +34,9 @@ load() {
 # shellcheck disable=SC2317  # called through wait_until
 all_ended() { jobs -rp >running.log; [ ! -s running.log ]; }
 
-# A process that has lost its device ends by itself or, as here, is ended. iperf3 leaves its
-# handler of SIGTERM by a jump, in whichever of its threads has got the signal, and may then
-# wait for ever: it gets SIGKILL. What does not end now is held in the kernel, which says where.
+# A process whose device was removed ends by itself, or is ended here. The program iperf3 leaves its handler of
+# SIGTERM by a jump, in any of its threads, and may then wait for ever. So it is ended by SIGKILL. A process that does
+# not end then is blocked in the kernel, and its kernel stack is shown.
 end_load() {
     local process status=0
     pkill -KILL iperf3
@@ -56,7 +56,7 @@ end_load() {
 
 write() { echo "$1" >"$2"; }
 
-# The adapter is the same one afterwards, but all of its software is new.
+# The device is the same afterwards, but all of its software was loaded again.
 again() {
     bounded 60 modprobe qrnic
     bounded 60 modprobe qrnic_ib

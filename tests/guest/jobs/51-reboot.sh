@@ -1,4 +1,4 @@
-# A guest restarts (QEMU stays): the adapter must come up as after power-on.
+# Restarts a guest without restarting QEMU. The adapter must start as after power-on.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -6,7 +6,7 @@
 
 gid=$(gid_index "$RDMA0" 4)
 tests=$((4 * (QRNIC_BOOT - 1)))
-# On one processor each polling end waits for the other's time slice: few messages
+# There are few messages, because on one processor each polling end waits for the time slice of the other.
 alone "ibv_rc_pingpong after boot $QRNIC_BOOT" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 50" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 50 localhost"
 alone "ibv_rc_pingpong with events after boot $QRNIC_BOOT" 18515 \
@@ -14,7 +14,7 @@ alone "ibv_rc_pingpong with events after boot $QRNIC_BOOT" 18515 \
 try "the port is active after boot $QRNIC_BOOT" "ibv_devinfo | grep -q PORT_ACTIVE"
 kernel_clean "the kernel log is clean after boot $QRNIC_BOOT"
 if [ "$QRNIC_BOOT" -lt 3 ]; then
-    # The restart comes in the middle of traffic.
+    # The guest restarts under traffic.
     ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 >/dev/null 2>&1 &
     wait_for_port 18515
     ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 localhost >/dev/null 2>&1 &

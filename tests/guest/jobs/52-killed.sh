@@ -1,5 +1,5 @@
-# Processes are killed with queue pairs, registered memory and traffic under way: the
-# kernel cleans up after them, and the adapter works on.
+# Kills processes with queue pairs, registered memory and traffic in flight. The kernel cleans up, and the adapter
+# continues to work.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -7,7 +7,7 @@
 
 gid=$(gid_index "$RDMA0" 4)
 leaks=/sys/kernel/debug/kmemleak
-# Only a debugging kernel that was started with kmemleak=on can say.
+# Leaks are checked only in a debugging kernel that was started with kmemleak=on.
 traced() { echo clear >$leaks; } 2>/dev/null
 
 # shellcheck disable=SC2317  # called through wait_until
@@ -17,8 +17,8 @@ some_there() { ! none_left; }
 # shellcheck disable=SC2317
 none_left() { [ "$(queue_pairs)" = 0 ]; }
 
-# cut_short NUMBER VICTIM PROGRAM...: between two guests; guest VICTIM's end is killed in the
-# middle, then the other, which has perhaps noticed.
+# cut_short NUMBER VICTIM PROGRAM...: runs it between two guests. The end in guest VICTIM is killed under traffic,
+# then its peer, which may have noticed.
 cut_short() {
     local number=$1 victim=$2 process status=0
     shift 2
@@ -45,7 +45,7 @@ cut_short() {
 
 traced && tracing=yes || tracing=no
 number=0
-# In its mode with events perftest cannot run for a given time.
+# perftest with events does not support a run for a given time.
 for program in "ib_write_bw -D 60" "ib_read_bw -q 16 -D 60" "ib_send_bw -e -n 1000000"; do
     for victim in 1 2; do
         number=$((number + 1))
@@ -65,7 +65,7 @@ status=0
 for _ in 1 2 3 4 5; do rebind || status=$?; done
 together $status "the driver leaves and comes back five times"
 if [ "$tracing" = yes ]; then
-    # An object counts when two scans have found no pointer to it and it is some seconds old.
+    # An object is a leak if two scans have found no pointer to it and it is some seconds old.
     status=0
     sleep 6
     echo scan >$leaks && sleep 6 && echo scan >$leaks

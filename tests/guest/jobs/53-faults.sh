@@ -1,4 +1,4 @@
-# Each memory allocation of the driver's start fails once: the driver must release everything.
+# Fails each memory allocation of the driver's start once. The driver must release everything.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --timeout 900 --allow-report "probe with driver"
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -15,8 +15,8 @@ address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 bound() { [ -e "/sys/bus/pci/drivers/qrnic/$address" ]; }
 unbind() { ! bound || echo "$address" >/sys/bus/pci/drivers/qrnic/unbind; }
 
-# fail NTH COMMAND...: the command runs in a process whose NTH allocation fails; status 0
-# when that many were not made. The file is open before, as opening it allocates, too.
+# fail NTH COMMAND...: runs the command in a process whose NTH allocation fails. The status is 0 if there were fewer
+# allocations. The file is opened before, because opening it allocates, too.
 # shellcheck disable=SC2016
 fail() {
     bash -c 'exec 7<>/proc/self/fail-nth; nth=$1; shift; echo "$nth" >&7; "$@" 2>/dev/null
@@ -41,7 +41,7 @@ try "and starts when they succeed" "echo $address >/sys/bus/pci/drivers/qrnic/bi
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 
-# The calls of programs, too. What they make of it is theirs; the kernel must live.
+# Fails the allocations of calls of programs, too. The programs may fail, but the kernel must continue.
 for ((nth = 60; nth <= limit; nth += 10)); do
     bash -c "echo $nth >/proc/self/fail-nth; exec ibv_devinfo -v" >/dev/null 2>&1
 done

@@ -1,9 +1,9 @@
-# Errors of PCI Express, as the AER driver of the kernel reports them: the device goes on,
-# or is reset with its link; and when nobody resets it, its driver does after a minute.
+# Injects errors of PCI Express, as the AER driver of the kernel reports them. The device continues, or is reset with
+# its link. If no reset comes, the driver resets the device after a minute.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A port faster than 2.5 GT/s must say that its link is up (DLLLA), which QEMU's does only
-# without hot plug by ACPI; behind such a port the kernel gives a reset up.
-# When the link has been reset, a process goes on ringing until the driver has taken its doorbell page away.
+# A port faster than 2.5 GT/s must report that its link is up (DLLLA). QEMU's port does so only without hot plug by
+# ACPI, and otherwise the kernel cancels a reset. After a reset of the link, a process continues to ring doorbells
+# until the driver has unmapped its doorbell page.
 # guest errors: doorbell-page
 # guest: --guests 1 --nic qrnic,port.x-speed=2_5 --nic qrnic --timeout 400
 # full
@@ -13,7 +13,7 @@
 address() { basename "$(readlink -f "/sys/class/net/$1/device")"; }
 first=$(address "$NIC0") second=$(address "$NIC1")
 
-# inject CARD ERROR: an error as in pcie_aer_inject_error of QEMU's monitor
+# inject CARD ERROR: injects an error by pcie_aer_inject_error of QEMU's monitor
 inject() {
     local command="pcie_aer_inject_error nic$1 $2"
     host_qmp "{\"execute\":\"human-monitor-command\",\"arguments\":{\"command-line\":\"$command\"}}" | grep -q OK
@@ -25,7 +25,7 @@ said() { dmesg | tail -n "+$seen" | grep -q "$1"; }
 working() { [ "$(cat "/sys/class/net/$1/carrier")" = 1 ] && nic_has_gid "$1"; }
 ended() { ! kill -0 "$1"; }
 
-# Both ends of a long connection on the first card
+# Runs both ends of a long connection on the first card.
 traffic() {
     local gid
     gid=$(gid_index "$RDMA0" 4)
@@ -59,7 +59,7 @@ inject 0 DLP && inject 1 DLP || status=1
 [ $status != 0 ] || wait_until 20 said "pcieport.*device recovery successful" || status=2
 wait_until 20 working "$NIC0" || status=3
 result $status "after a fatal error the link is reset, and the device with it"
-# Who polls and never looks at events does so without end; it must not stay.
+# A program that polls and ignores events never ends, so it is killed.
 status=0
 wait_until 20 grep -q DEVICE_FATAL events.log || { status=1; show events.log; }
 kill $server $client $watch 2>/dev/null

@@ -1,5 +1,5 @@
-# Behind an IOMMU: what the driver has not mapped does not exist for the adapter. tools/check-newest
-# runs the other jobs of one guest so.
+# Runs the adapter behind an IOMMU, so that it can access only memory that the driver has mapped. The program
+# tools/check-newest runs the other jobs of one guest in this way.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --nic qrnic --cpus 2 --qemu-arg=-device --qemu-arg=intel-iommu --append=intel_iommu=on --timeout 300
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -20,7 +20,8 @@ for program in "ib_write_bw -s 1048576 -n 20" "ib_read_bw -s 1048576 -n 20" "ib_
     alone "$program within one adapter" 18515 \
         "${program%% *} -d $RDMA0 -x $gid -F -u 18 ${program#* }" "${program%% *} -d $RDMA0 -x $gid -F -u 18 ${program#* } localhost"
 done
-# The Ethernet functions of both; in one network namespace packets would not leave.
+# The Ethernet functions of both adapters are in different network namespaces, because otherwise packets would not
+# leave the guest.
 ip netns add far
 ip link set "$NIC1" netns far
 ip -n far addr add 10.77.0.99/24 dev "$NIC1"

@@ -1,5 +1,5 @@
-# After a fatal error the RDMA part of the driver fails to start, once. Recovery is retried until the RDMA device
-# exists again, and reports success only then. Also a reset that fails.
+# Makes the start of the RDMA driver fail once after a fatal error. Recovery is retried until the RDMA device exists
+# again, and reports success only then. Also makes a reset fail.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
 # guest: --guests 1 --nic qrnic --allow-report "probe with driver"
@@ -17,13 +17,14 @@ refused() { [ "$(cat /sys/module/refuse/parameters/times)" = 0 ]; }
 # shellcheck disable=SC2317
 working() { nic_has_gid "$NIC0" && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
 
-# The user may request asynchronous probing, for which the driver would not wait.
+# The user may request asynchronous probing, but the driver must ignore it, because the core checks the result of the
+# probe.
 for options in "" async_probe; do
     bounded 60 rmmod qrnic_ib && bounded 60 modprobe qrnic_ib $options && wait_until 30 working
     result $? "the RDMA part is loaded${options:+ with $options}"
     modprobe refuse symbol=ib_register_device error=-12 times=1
     echo "refused: begin" >/dev/kmsg
-    # Without bus mastering the next command cannot be read, which is fatal.
+    # Without bus mastering the device cannot read the next command, which is a fatal error.
     setpci -s "$address" COMMAND=0002
     ethtool -S "$NIC0" >/dev/null 2>&1
     wait_until 20 refused
@@ -43,7 +44,8 @@ gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong afterwards" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
 
-# A reset that fails does not end the device's DMA, and memory is freed behind it: bus mastering goes off between.
+# If a reset fails, the DMA of the device does not end, and the driver frees memory. So the driver must disable bus
+# mastering before.
 # shellcheck disable=SC2317  # called through try
 reset_fails() {
     local tracing=/sys/kernel/tracing status=0

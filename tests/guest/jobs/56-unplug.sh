@@ -1,8 +1,9 @@
-# The adapter is unplugged under load, and another one plugged in. Adapters are plugged into ports that were empty when
-# the guest started, with the default properties and with more memory. Two adapters with the largest device memory start.
+# Unplugs the adapter under load, and plugs another one in. Adapters are plugged into ports that were empty when the
+# guest started, with the default properties and with more memory. Two adapters with the largest device memory start.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: doorbell-queue
-# One processor: in QEMU 10.0 an access of one to a register goes to another device while a second changes the memory map
+# One processor only, because in QEMU 10.0 a register access goes to another device while a second processor changes
+# the memory map.
 # guest: --guests 1 --nic qrnic,device-memory-size=256M --nic qrnic,device-memory-size=256M --timeout 300 --qemu-arg=-device --qemu-arg=pcie-root-port,id=spare,chassis=91 --qemu-arg=-device --qemu-arg=pcie-root-port,id=large,chassis=92,pref64-reserve=512M
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
@@ -10,7 +11,7 @@
 gid=$(gid_index "$RDMA0" 4)
 mac=$(<"/sys/class/net/$NIC1/address")
 
-# Within the adapter that goes: two programs, each with both of its ends
+# Two programs, each with both of its ends, use the adapter that is unplugged.
 load() {
     local program port=18515 gid1
     gid1=$(gid_index "$RDMA1" 4)
@@ -27,7 +28,7 @@ load() {
 # shellcheck disable=SC2317  # called through wait_until
 gone() { [ ! -e "/sys/class/net/$NIC1" ]; }
 
-# A process that has lost its device ends by itself or, as here, is ended.
+# A process whose device was removed ends by itself or is ended here.
 end_load() {
     local process
     for process in $(jobs -p); do
@@ -36,10 +37,10 @@ end_load() {
     wait
 }
 
-# memory_is DEVICE BYTES: of device memory
+# memory_is DEVICE BYTES: checks the size of the device memory
 memory_is() { ibv_devinfo -v -d "$1" | grep "available device memory:.*[[:space:]]$2Bytes"; }
 
-# plug PORT MAC HOST [PROPERTY]: an adapter on the hub of the others, with address 10.77.0.HOST
+# plug PORT MAC HOST [PROPERTY]: plugs in an adapter on the hub of the others, with address 10.77.0.HOST
 plug() {
     local netdev
     host_qmp "{\"execute\":\"netdev_add\",\"arguments\":{\"type\":\"hubport\",\"id\":\"net-$1\",\"hubid\":0}}" &&
@@ -50,7 +51,7 @@ plug() {
     wait_until 20 nic_has_gid "$netdev"
 }
 
-# plugged PORT MAC HOST BYTES [PROPERTY]: the adapter comes up, with all of its device memory, and talks.
+# plugged PORT MAC HOST BYTES [PROPERTY]: the adapter starts with all of its device memory, and communicates
 plugged() {
     local rdma gid
     plug "$1" "$2" "$3" "${5:-}" >plug.log 2>&1
@@ -77,7 +78,7 @@ for round in 1 2; do
     end_load
     alone "the other one works on ($round)" 18515 \
         "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 localhost"
-    # Refused as long as something of the first one holds the backend
+    # Fails while a part of the first adapter still uses the backend.
     host_qmp "{\"execute\":\"device_add\",\"arguments\":{\"driver\":\"qrnic\",\"id\":\"nic1\",\"bus\":\"port1\",\"netdev\":\"net1\",\"mac\":\"$mac\"}}" >add.log &&
         wait_until 30 netdev_of "$mac"
     result $? "another one is plugged in ($round)"

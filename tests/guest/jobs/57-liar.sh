@@ -1,7 +1,7 @@
-# The device lies: its limits, its answers, its events are what no honest one says. The
-# driver believes what does not harm, refuses the rest, and the kernel goes on.
+# Makes the device report invalid limits, results and events. The driver accepts harmless values and rejects the
+# others, and the kernel continues to work.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Numbers that cannot be have the device reset, and the Ethernet function may ring just then.
+# Impossible numbers make the driver reset the device, and the Ethernet function may ring a doorbell at that time.
 # guest errors: command-failed doorbell-queue
 # guest: --guests 1 --nic qrnic,device-memory-size=128M --timeout 400 --allow-report "probe with driver"
 # files: verbs/commands.py
@@ -12,11 +12,11 @@ address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 driver=/sys/bus/pci/drivers/qrnic
 unbind() { [ ! -e "$driver/$address" ] || echo "$address" >$driver/unbind; }
 bind() { echo "$address" 2>/dev/null >$driver/bind; }
-# liar OPTION...: what it lies about from now on; see tests/guest/kernel-faults/lie.c
+# liar OPTION...: selects the invalid values from now on; see tests/guest/kernel-faults/lie.c
 liar() { modprobe -r lie && modprobe lie "$@"; }
 # shellcheck disable=SC2317  # called through try
 told() { [ "$(cat /sys/module/lie/parameters/told)" -gt 0 ]; }
-# limit NAME: as ibv_devinfo says it
+# limit NAME: prints a limit as ibv_devinfo shows it
 limit() { ibv_devinfo -v -d "$RDMA0" | awk -v name="$1:" '$1 == name { print $2; exit }'; }
 # shellcheck disable=SC2317  # called through try
 within() { local value; value=$(limit "$1") && echo "# $1 $value" && [ "$value" -gt 0 ] && [ "$value" -le "$2" ]; }
@@ -71,8 +71,8 @@ unbind
 liar && bind && nic_setup
 nic_export
 
-# Numbers of queue pairs and indices of keys have 24 bits. What has another one cannot be
-# destroyed, so the device is reset.
+# Numbers of queue pairs and indices of keys have 24 bits. An object with a longer number cannot be destroyed, so the
+# device is reset.
 recoveries() { dmesg | grep -c 'qrnic.*: recovered$'; }
 export -f recoveries
 for opcode in 0x50 0x40; do
@@ -85,7 +85,7 @@ for opcode in 0x50 0x40; do
     nic_export
 done
 
-# A process that opens the device gets a doorbell page.
+# A process that opens the device allocates a doorbell page.
 try "the device can be opened" open_it
 for page in 0 4294967295; do
     liar opcode=0x10 result=$page
@@ -107,7 +107,7 @@ try "it has receive work queues" "python3 -c \"$work_queue\""
 liar wq_fatal=1
 try "a fatal event of a receive work queue before uverbs knows the queue: dropped" "python3 -c \"$work_queue\" && told"
 
-# Only commands that are late have events.
+# Only late commands have events.
 poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
 echo 0 >"$poll"
 liar event=0x1

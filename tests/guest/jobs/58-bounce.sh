@@ -1,5 +1,5 @@
-# The kernel copies all DMA to bounce buffers, as in confidential guests. Verbs of a process fail at once, with a
-# reason. The Ethernet interface and the kernel's own users of RDMA work.
+# Makes the kernel copy all DMA to bounce buffers, as in confidential guests. Verbs of a process fail at once, with a
+# reason in the log. The Ethernet interface and users of RDMA in the kernel work.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --append=swiotlb=65536,force --timeout 300
 # files: verbs/bounce.py
@@ -16,7 +16,7 @@ dmesg -C
 try "each verb that gives memory to the adapter fails with EOPNOTSUPP" "python3 /etc/qrnic/bounce.py $RDMA0"
 try "the kernel log has the reason, and the program" "dmesg | grep -E 'python3\[[0-9]+\].*$reason'"
 try "no bounce buffer was looked for in vain" "! dmesg | grep 'swiotlb buffer is full'"
-# Without the check this program would wait for its peer forever.
+# Without the check in the driver this program would wait for its peer for ever.
 # shellcheck disable=SC2317  # called through try
 pingpong_ends() {
     local status=0
@@ -27,7 +27,7 @@ export -f pingpong_ends
 export gid
 try "ibv_rc_pingpong ends with an error" pingpong_ends
 
-# The adapter checks the checksums of frames, so only the data itself shows the effect of an old copy.
+# The device verifies the checksums of frames, so only the payload shows the effect of an old copy.
 python3 -c 'import random, sys; sys.stdout.buffer.write(random.Random(58).randbytes(3000000))' >data
 transfer() {
     pair "$1" 5001 "timeout $((60 * TIME_FACTOR)) python3 -c 'import http.server as h; h.HTTPServer((\"\", 5001), h.SimpleHTTPRequestHandler).handle_request()'" \
@@ -63,7 +63,7 @@ with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
             got, sender = rds.recvfrom(100000)
             assert got == message, f"message {number}: {len(got)} bytes for {len(message)}"
         rds.sendto(b"good", ("10.77.0.2", 4000))
-        # A socket that is closed drops messages that are not yet acknowledged.
+        # A closed socket drops messages that are not acknowledged yet.
         sys.stdin.read()
 PYTHON
 rds_frames() { cat /sys/class/infiniband/"$RDMA0"/ports/1/hw_counters/roce_{r,t}x_packets | awk '{ all += $1 } END { print all }'; }

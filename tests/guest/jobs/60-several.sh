@@ -1,4 +1,4 @@
-# Two adapters in one guest, joined by a hub, and a third one without a backend. The guest has no IPv6:
+# Uses two adapters in one guest, joined by a hub, and a third one without a backend. The guest has no IPv6, because
 # RDMA over IPv4 does not need it.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic --nic qrnic --nic qrnic:none --append ipv6.disable=1
@@ -10,8 +10,8 @@ try "three RDMA devices" "[ \$(ls /sys/class/infiniband | wc -l) = 3 ]"
 try "the one without backend has no carrier" "ip link set $NIC2 up; sleep 0.5; [ \$(cat /sys/class/net/$NIC2/carrier) = 0 ]"
 try "and its port is down" "ibv_devinfo -d $RDMA2 | tee /dev/stderr | grep -q PORT_DOWN"
 try "the others' ports are active" "ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE && ibv_devinfo -d $RDMA1 | grep -q PORT_ACTIVE"
-# Both addresses are this guest's own, and the kernel would send from one to the other
-# within itself. Without their local routes they are neighbours on the hub.
+# Both addresses belong to this guest, so the kernel would send packets between them internally. Without their local
+# routes they are neighbours on the hub.
 mac() { cat "/sys/class/net/$1/address"; }
 ip route del local 10.77.0.1 dev "$NIC0" table local
 ip route del local 10.77.0.11 dev "$NIC1" table local

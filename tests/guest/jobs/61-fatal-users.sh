@@ -1,7 +1,7 @@
-# The device is lost under its users: connections of rdma_cm, a queue pair in a multicast
-# group, NVMe over Fabrics and RDS. All come to their end, and afterwards all work again.
+# Resets the device while it has users: connections of rdma_cm, a queue pair in a multicast group, NVMe over Fabrics
+# and RDS. All users end, and afterwards new ones work.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rping takes its memory away while its last send still tries to reach a peer that is gone.
+# rping deregisters its memory while its last send is still retransmitted to a peer that is gone.
 # guest errors: dma-failed doorbell-queue key-refused
 # guest: --guests 2 --nic qrnic --memory 2048 --timeout 900
 # full
@@ -13,7 +13,7 @@ port=/sys/kernel/config/nvmet/ports/1
 address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 bridge=$(basename "$(dirname "$(readlink -f "/sys/bus/pci/devices/$address")")")
 
-# The target is guest 1, which loses its device, or guest 2, which sees its peer do so.
+# The target is guest 1, whose device is reset, or guest 2, whose peer is reset.
 target_up() {
     modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=4096 && modprobe nvmet-rdma use_srq="$1" || return 1
     mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config || return 2
@@ -44,7 +44,7 @@ host_up() {
     wait_until 10 disk
 }
 
-# A controller whose device is gone has been deleted with it.
+# The kernel deletes a controller together with its device.
 host_down() {
     local controller
     for controller in /sys/class/nvme/nvme*; do
@@ -75,7 +75,7 @@ with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
             got, _ = rds.recvfrom(100)
             assert got == b"%d" % number, got
         rds.sendto(b"good", ("10.77.0.2", port))
-        # A socket that is closed takes along what has not gone yet.
+        # A closed socket drops data that was not sent yet.
         while not os.path.exists(f"heard-{port}"):
             time.sleep(0.05)
 PYTHON
@@ -102,7 +102,7 @@ rds() {
 # shellcheck disable=SC2317  # called through wait_until
 listening() { rdma resource show cm_id | grep 'state LISTEN' | grep -q 'comm rping'; }
 
-# rping_again NAME PORT: as pair; an RDMA connection's port is none of TCP's, so rdma tells when it is open
+# rping_again NAME PORT: like pair. The port of an RDMA connection is no TCP port, so rdma shows if it is open
 rping_again() {
     local status=0 server
     if [ "$GUEST" = 1 ]; then
@@ -128,8 +128,7 @@ ended() { ! kill -0 "$1"; }
 # shellcheck disable=SC2317
 working() { [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ] && nic_has_gid "$NIC0"; }
 
-# Two connections, one from each side, that exchange messages without end, in the time
-# that the others leave
+# Two connections, one from each side, exchange messages endlessly during the other tests.
 programs=()
 users_up() {
     local status=0
@@ -148,8 +147,8 @@ users_up() {
     together $status "$lost: connections and a group"
 }
 
-# rping hears that its device is removed; at the other end it may wait for its silent peer.
-# mckey polls for messages and listens to nobody; it must leave nothing behind.
+# rping receives the removal of its device; its peer may wait for it for ever. The program mckey polls for messages
+# and ignores events; it must leave no object behind.
 users_end() {
     local status=0 program
     for program in "${programs[@]}"; do
@@ -163,21 +162,21 @@ users_end() {
     together $status "$lost: the programs come to their end"
 }
 
-# lose HOW: takes the device from its driver, on guest 1
+# lose HOW: makes the driver of guest 1 lose the device
 lose() {
     case $1 in
         fatal)
-            # No bus master: the next command cannot be read. Whose it is, the driver's users
-            # decide: ethtool finds no device if it was not the first.
+            # Without bus mastering the device cannot read the next command. The next command depends on users of the
+            # driver: ethtool finds no device if it was not the first.
             setpci -s "$address" COMMAND=0002 && { ethtool -S "$NIC0" >/dev/null 2>&1 || true; }
             ;;
         unreachable)
-            # It answers nobody until its config space has been restored.
+            # The device does not respond until its config space has been restored.
             setpci -s "$address" COMMAND=0000
             ;;
         unplugged)
-            # Behind this bridge there is no such bus any more, so nothing answers; and the
-            # device is still, as one that has been pulled out.
+            # The bridge has another bus number now, so nothing responds, and the device is silent like an unplugged
+            # one.
             setpci -s "$address" COMMAND=0000
             bus=$(setpci -s "$bridge" PRIMARY_BUS.l) command=$(setpci -s "$bridge" COMMAND)
             setpci -s "$bridge" COMMAND=0000 && setpci -s "$bridge" PRIMARY_BUS.l=00fefe00
@@ -214,7 +213,7 @@ for lost in fatal unreachable unplugged; do
     together $status "$lost: NVMe over Fabrics is connected"
     rds $((4000 + 10 * round)) "$lost: RDS is connected"
 
-    # Requests are under way when it happens.
+    # The device is lost while requests are in flight.
     writer=
     [ "$GUEST" = $target ] || { dd if=/dev/zero of="$(disk)" bs=64k oflag=direct >dd.log 2>&1 & writer=$!; }
     sleep 1

@@ -1,5 +1,5 @@
-# The adapter under devlink: who it is, down and up again by order, what is said when it
-# fails, and that a recovery can be left to the administrator.
+# Checks devlink: the identity of the adapter, a reload, the report of a failure, and a recovery that is left to the
+# administrator.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed dma-failed doorbell-queue key-refused
 # guest: --guests 1 --nic qrnic --timeout 200
@@ -12,10 +12,10 @@ cc=/sys/kernel/debug/qrnic/$address/cc_params
 
 # shellcheck disable=SC2317  # called through wait_until
 working() { ibv_devinfo -d "$RDMA0" 2>/dev/null | grep -q PORT_ACTIVE && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 1 ]; }
-# health KEY: of the reporter
+# health KEY: prints a member of the report
 health() { devlink -j health show "$device" reporter fw_fatal | python3 -c "import json, sys
 print(next(iter(json.load(sys.stdin)['health'].values()))[0]['$1'])"; }
-# No bus master: the next command cannot be read.
+# Without bus mastering the device cannot read the next command.
 break_it() {
     setpci -s "$address" COMMAND=0002
     ethtool -S "$NIC0" >/dev/null
@@ -29,7 +29,8 @@ try "a dump of a device that works has its counters" "devlink health dump show $
     devlink health dump clear $device reporter fw_fatal"
 try "and a diagnosis says that it is up" "devlink health diagnose $device reporter fw_fatal | tee /dev/stderr | grep -q 'up: true'"
 
-# A reset of the device takes congestion control back to its beginning: all but rp_gd is another value there.
+# A reset of the device restores the defaults of congestion control, so all parameters but rp_gd are written with
+# other values.
 congestion() { (cd "$cc" && cat np_enable ect_enable rp_clamp_tgt_rate_ati rp_time_reset np_cnp_dscp rp_dce_tcp_g rp_gd) | xargs; }
 try "congestion control is set" "cd $cc && echo 1 >np_enable && echo 1 >ect_enable && echo 0 >rp_clamp_tgt_rate_ati &&
     echo 77 >rp_time_reset && echo 5 >np_cnp_dscp && echo 1000 >rp_dce_tcp_g"
@@ -62,14 +63,14 @@ try "the dump says what was wrong" "devlink health dump show $device reporter fw
     grep -q 'DMA to the command queue failed' dump.log && devlink health dump clear $device reporter fw_fatal"
 
 try "automatic recovery is switched off" "devlink health set $device reporter fw_fatal auto_recover false"
-# Not at once: two recoveries are some seconds apart.
+# The driver waits some seconds between two recoveries.
 sleep 6
 break_it
 wait_until 30 sh -c "dmesg | grep -q 'recovery is left to'"
 result $? "then a failure is not recovered from"
 [ "$(health state)" = error ]
 result $? "and says so"
-# Else the stack's watchdog reports frames that a dead device does not transmit.
+# Otherwise the watchdog of the stack reports frames that a dead device does not send.
 # shellcheck disable=SC2317  # called through wait_until
 detached() { ip link set "$NIC0" mtu 1400 2>&1 | grep 'No such device'; }
 wait_until 10 detached

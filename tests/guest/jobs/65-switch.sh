@@ -1,5 +1,5 @@
-# Three guests, each with a cable to qrnic-switch: RDMA between all of them at once, datagrams for all, and what the
-# switch has counted.
+# Connects three guests by cables to qrnic-switch: RDMA between all of them at once, multicast datagrams, and the
+# counters of the switch.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 3 --nic qrnic:link=cable --timeout 900
 # files: cm.sh
@@ -10,10 +10,10 @@
 
 gid=$(gid_index "$RDMA0" 4)
 
-# port GUEST NAME: a counter of the switch
+# port GUEST NAME: prints a counter of the switch
 port() { host_switch | sed -n "$1p" | grep -o " $2=[^ ]*" | cut -d= -f2; }
 
-# flows NAME PROGRAM SERVER-CLIENT...: all of them at the same time
+# flows NAME PROGRAM SERVER-CLIENT...: runs all pairs at the same time
 # shellcheck disable=SC2086  # a program and its arguments
 flows() {
     local name=$1 program="$2 -d $RDMA0 -x $gid -F" status=0 flow number=$tests port processes=()
@@ -44,7 +44,7 @@ flows() {
     together $status "$name"
 }
 
-# Everybody knows everybody's address from here on.
+# From here on each guest knows the MAC addresses of all guests.
 for guest in 1 2 3; do
     [ $guest = "$GUEST" ] || ping -c 2 -i 0.2 -W 5 "guest$guest" >ping.log 2>&1 || break
 done
@@ -65,7 +65,7 @@ flows "ib_read_bw, one from two" "ib_read_bw -n 200" 2-1 3-1
 flows "ib_write_bw, all with all" "ib_write_bw -n 200" 1-2 2-1 1-3 3-1 2-3 3-2
 flows "ib_send_lat" "ib_send_lat -n 500" 3-2
 
-# Guest 3 is also one of those that listen to the group.
+# Guest 3 receives the datagrams of the group, too.
 joined() { grep -q 030201EF /proc/net/igmp; }
 status=0
 if [ "$GUEST" = 1 ]; then

@@ -1,6 +1,6 @@
-# What programs and the kernel's users of RDMA get of a wire between two guests that loses, reorders, repeats, spoils and marks
-# frames: go-back-N, selective repeat, adaptive routing and both, with DCQCN and without. At the other end of card 1 is Soft-RoCE,
-# of which our end demands all that all the same.
+# Measures programs and users of RDMA in the kernel between two guests on a wire that loses, reorders, repeats,
+# corrupts and marks frames. Compares go-back-N, selective repeat, adaptive routing and both, with and without DCQCN.
+# The peer of card 1 is Soft-RoCE, from which the adapter requests all options, too.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=dgram --nic rxe/qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,mark=2,spare=mads,seed=5 --memory 1536 --timeout 900
 # files: cm.sh
@@ -14,36 +14,38 @@ counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 MESSAGES=100
 declare -A goodput again
 
-# mark_now, then count NAME: since then. A value of hw_counters may be 10 ms old.
+# mark_now, then count NAME: prints the increase since mark_now. A value of hw_counters may be 10 ms old.
 mark_now() {
     sleep 0.05
     (cd "$counters" && grep . -- *) >before
 }
 count() { echo $(($(cat "$counters/$1") - $(sed -n "s/^$1://p" before))); }
-# tell NAME VALUE: what guest 1 says is in $first, what guest 2 says in $second.
+# tell NAME VALUE: exchanges a value; that of guest 1 is in $first, that of guest 2 in $second
 tell() {
     barrier "$1" "$2"
     first=${BARRIER_VALUES% *} second=${BARRIER_VALUES#* }
 }
-# each NAME CONDITION-OF-GUEST-1 CONDITION-OF-GUEST-2
+# each NAME CONDITION-OF-GUEST-1 CONDITION-OF-GUEST-2: checks a condition in each guest
 each() {
     local status=0 condition=$2
     [ "$GUEST" = 1 ] || condition=$3
     eval "$condition" || { status=1; (cd "$counters" && grep -E 'retrans|timeouts|sack|held|placed|cnp|marked' -- *) >each.log; show each.log 20; }
     together $status "$1"
 }
-# shows OPTIONS: a queue pair has them, and they are in force. Where rdma breaks the lines depends on what is before them.
+# shows OPTIONS: a queue pair has the options, and they are in force. rdma breaks its lines depending on the text
+# before.
 shows() { rdma resource show qp -dd | tr -s '[:space:]' ' ' | grep -q "drv_options 0x$1 drv_options_in_force 0x$1 "; }
 export -f shows
 
-# perf MODE PROGRAM: guest 2 measures. Its goodput, and the packets that were sent again for it, are known to both.
+# perf MODE PROGRAM: guest 2 measures. Both guests know the goodput and the number of retransmitted packets.
 perf() {
     local command="$2 -d $RDMA0 -x $gid -F -u 14 -s 65536 -n $MESSAGES" sent
     mark_now
     pair "$2, $1" 18515 "$command" "$command guest1"
     tell "goodput-$tests" "$(awk '$1 == 65536 { print $4 }' pair.log)"
     goodput["$1,$2"]=$second
-    # Of reads the other end sends what was lost, and has no name for it: what it sent beyond the data.
+    # The responder of reads has no counter of retransmissions. So their number is that of all sent packets minus the
+    # packets of the data.
     sent=$(count retransmissions)
     [ "$2-$GUEST" != ib_read_bw-1 ] || sent=$(($(count roce_tx_packets) - MESSAGES * 64))
     tell "again-$tests" "$sent"
@@ -56,15 +58,15 @@ ratio() {
         printf "# %s: %.1f MiB/s, %.2f times that of go-back-N%s\n", name, one, (other > 0 ? one / other : 0), rest }'
 }
 
-# Every byte is compared by these: rping, and NCCL's form of writes. Guest 2 is the sender of that, and asks for adaptive
-# routing by the program's option. (No program of which one end may leave while the other has not heard of the last
-# acknowledgement: ibv_rc_pingpong is one.)
+# Two programs that compare every byte: rping, and writes in the form of NCCL. Guest 2 sends the latter, and requests
+# adaptive routing by an option of the program. (One end of a program must not leave before the other has received the
+# last acknowledgement, as ibv_rc_pingpong does.)
 verified() {
     local adaptive=
     [ "$QRNIC_ADAPTIVE_ROUTING" = 0 ] || adaptive=--adaptive
     tool "rping, $1" listening "rping -s -a 10.77.0.1 -C 20 -V -S 60000" "rping -c -a 10.77.0.1 -C 20 -V -S 60000"
     mark_now
-    # The program has ended when "rdma resource" is too late to see it: then this fails.
+    # If the program has ended before "rdma resource" runs, this test fails.
     pair "fifo_exchange${adaptive:+ $adaptive}, $1, as rdma resource shows it" 18602 \
         "QRNIC_ADAPTIVE_ROUTING=0 fifo_exchange -d $RDMA0 -g $gid & [ $2 = 0 ] || wait_until 30 shows $2 && wait \$!" \
         "QRNIC_ADAPTIVE_ROUTING=0 fifo_exchange -d $RDMA0 -g $gid $adaptive guest1 & [ $2 = 0 ] || wait_until 30 shows $2 && wait \$!"
@@ -76,7 +78,7 @@ verified() {
     fi
 }
 
-# dcqcn 0|1 NETDEV: of that adapter. The lowest rate is less than what is reached here, so it is marks that slow down.
+# dcqcn 0|1 NETDEV: disables or enables DCQCN. The minimum rate is below the goodput here, so marks reduce the rate.
 dcqcn() {
     local name cc
     cc=/sys/kernel/debug/qrnic/$(pci_of "$2")/cc_params
@@ -116,7 +118,7 @@ for dcqcn in "" ", DCQCN"; do
     fi
 done
 
-# frames FILTER: how many of the capture
+# frames FILTER: prints the number of matching frames in the capture
 frames() { tcpdump -n -r wire.pcap "udp dst port 4791 and $*" 2>/dev/null | wc -l; }
 status=0
 if [ "$GUEST" = 1 ]; then
@@ -131,7 +133,7 @@ together $status "tcpdump shows marks, CNPs, SACKs, and packets that stand alone
 dcqcn 0 "$NIC0"
 unset QRNIC_SELECTIVE_REPEAT QRNIC_ADAPTIVE_ROUTING
 
-# NVMe over Fabrics: what it writes to guest 1 goes by reads, what it reads comes by writes.
+# NVMe over Fabrics: guest 1 reads the data of writes by RDMA reads, and sends the data of reads by RDMA writes.
 target_up() {
     local config=/sys/kernel/config/nvmet
     modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=4096 && modprobe nvmet-rdma || return
@@ -154,7 +156,7 @@ host_up() {
     wait_until 20 test -b /dev/nvme0n1
 }
 uptime() { cut -d' ' -f1 /proc/uptime; }
-# Each byte that was written is read from guest 1, for the page cache has none of it, and compared.
+# Each written byte is read from guest 1 and compared. The page cache is dropped, so that it has none of them.
 write_and_read() {
     local start written
     start=$(uptime)
@@ -187,7 +189,7 @@ status=0
 [ "$GUEST" = 1 ] || { echo 1 >/sys/class/nvme/nvme0/delete_controller; } >step.log 2>&1 || status=1
 together $status "NVMe over Fabrics: the host disconnects"
 
-# Soft-RoCE is guest 1; all options are demanded at guest 2, and nothing goes out that the specification does not know.
+# Soft-RoCE is in guest 1. Guest 2 requests all options, and must send only packets that the specification defines.
 gid=$(gid_index "$RDMA1" 4)
 if [ "$GUEST" = 2 ]; then
     dcqcn 1 "$NIC1"
@@ -207,7 +209,7 @@ if [ "$GUEST" = 2 ]; then
     kill "$capture"
     wait "$capture"
     ours="src host 10.77.1.2"
-    # RC but 0x15, which is reserved; UD; CNP
+    # Opcodes of RC except the reserved 0x15, of UD, and of CNP
     unknown=$(frames "$ours and (udp[8] > 0x17 or udp[8] = 0x15) and not (udp[8] = 0x64 or udp[8] = 0x65 or udp[8] = 0x81)")
     demanded=$(frames "$ours and udp[16] & 0x09 = 0x09") path=$(frames "$ours and udp[8] < 0x18 and udp[16] & 0x02 = 0x02")
     echo "# captured: $demanded frames of ours that demand all, $path that take any path, $unknown of unknown opcodes"

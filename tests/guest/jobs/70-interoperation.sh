@@ -1,5 +1,5 @@
-# Soft-RoCE (rdma_rxe over virtio-net) at the other end of the wire: an independent
-# implementation that must understand our frames, and we its.
+# Tests against Soft-RoCE (rdma_rxe over virtio-net), an independent implementation: each side must accept the frames
+# of the other.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic/rxe --mtu 9000 --timeout 600
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -7,7 +7,7 @@
 
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
-# A transport timeout (-u 18: a second) that Soft-RoCE on a busy machine does not reach.
+# The transport timeout (-u 18: a second) is so long that Soft-RoCE on a busy machine does not exceed it.
 TRY_TIMEOUT=$((180 * TIME_FACTOR))
 
 pingpong() {

@@ -1,5 +1,5 @@
-# Atomic writes, flushes and device memory with Soft-RoCE at the other end, whose flushes
-# have an ICRC of their own (chapter Wire format of the manual).
+# Tests atomic writes, flushes and device memory with Soft-RoCE as the peer. The flushes of Soft-RoCE have a different
+# ICRC (manual, Wire format).
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic/rxe --device-prop icrc=soft-roce --timeout 400
 # files: verbs/remote_memory.py

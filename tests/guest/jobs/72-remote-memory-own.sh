@@ -1,4 +1,4 @@
-# The same between two adapters of ours, with the standard's ICRC; both have device memory.
+# Runs the tests of 71-remote-memory between two qrnic adapters, with the standard ICRC. Both have device memory.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 400
 # files: verbs/remote_memory.py

@@ -1,5 +1,5 @@
-# librdmacm's tools between two guests, by IPv4 and IPv6: connections are made through
-# the kernel's connection manager and MADs on queue pair 1.
+# Runs the tools of librdmacm between two guests, by IPv4 and IPv6. Connections are made by the connection manager of
+# the kernel, with MADs on queue pair 1.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --timeout 900
 # files: cm.sh
@@ -11,7 +11,7 @@
 synchronizing() { grep -qh ":$(printf %04X 7471) [0-9A-F:]* 0A " /proc/net/tcp; }
 joined() { grep -q "$1" /proc/net/igmp; }
 
-# What rcopy copies.
+# The file that rcopy copies
 seq 100000 >numbers
 
 for family in IPv4 IPv6; do
@@ -27,7 +27,7 @@ for family in IPv4 IPv6; do
     tool "ucmatose, 20 connections, $family" listening \
         "ucmatose -f $format -b $one -c 20 -C 10 -S 1000" "ucmatose -f $format -s $one -b $two -c 20 -C 10 -S 1000"
     tool "rdma_server and rdma_client, $family" listening "rdma_server -s $one" "rdma_client -s $one"
-    # cmtime synchronizes itself over TCP, and that in IPv4 only.
+    # cmtime synchronizes its ends over TCP, by IPv4 only.
     [ $family = IPv6 ] || tool "cmtime, 50 connections" synchronizing "cmtime -b $one -c 50" "cmtime -s $one -c 50"
     tool "udaddy, $family" listening "udaddy -f $format -b $one -c 5 -C 10" "udaddy -f $format -s $one -b $two -c 5 -C 10"
     tool "rstream, data verified, $family" listening \
@@ -35,7 +35,7 @@ for family in IPv4 IPv6; do
     tool "riostream, $family" listening \
         "riostream -f $format -b $one -S 4096 -C 50 -I 10 -T v" "riostream -f $format -s $one -S 4096 -C 50 -I 10 -T v"
 done
-# Its server listens by IPv4 only.
+# The server of this tool listens by IPv4 only.
 tool "rcopy" listening rcopy "rcopy numbers guest1:$PWD/received" endless
 copied=0
 [ "$GUEST" = 2 ] || cmp numbers received || copied=1

@@ -1,6 +1,6 @@
-# Connections through the kernel's connection manager over VLANs, link-local addresses and
-# macvlan, and in network namespaces: with the adapter inside, and with an interface of it. It moves from under
-# a program that receives, whose regions may go before its queue pairs.
+# Uses the connection manager of the kernel over VLANs, link-local addresses and macvlan, and in network namespaces.
+# The adapter or one of its interfaces moves into a namespace. One move happens while a program receives, whose
+# regions may be destroyed before its queue pairs.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: key-refused
 # guest: --guests 2 --nic qrnic --timeout 600
@@ -12,7 +12,8 @@
 
 seen() { $inside rdma dev show | grep -q " $RDMA0:"; }
 
-# gids NETDEV: how many GIDs of RoCE v2 it gives the adapter (as seen from where `inside` says)
+# gids NETDEV: prints the number of GIDs of RoCE v2 that the interface adds to the adapter, as seen from the namespace
+# in `inside`
 # shellcheck disable=SC2016,SC2086
 gids() {
     $inside env NETDEV="$1" DEVICE="$RDMA0" bash -c '
@@ -29,9 +30,9 @@ has_gids() { [ "$(gids "$1")" = "$2" ]; }
 # shellcheck disable=SC2086
 asked_about() { [ -n "$($inside ip -6 -o addr show dev "$1" tentative)" ]; }
 
-# addresses NETDEV NET: 10.NET.0.GUEST and fdNET::GUEST, which nobody need be asked about
-# before it is used. The third GID is link-local, and the address there before the kernel
-# has asked about it. Until then it does not look for neighbours, and the tools wait 2 s.
+# addresses NETDEV NET: sets 10.NET.0.GUEST and fdNET::GUEST, which need no duplicate address detection. The third GID
+# is link-local, and exists before the kernel has done this detection. Until the detection ends, the address does not
+# resolve neighbours, and the tools wait only 2 s.
 addresses() {
     # shellcheck disable=SC2086
     $inside bash -c "ip link set lo up && ip addr add 10.$2.0.$GUEST/24 dev $1 &&
@@ -39,7 +40,7 @@ addresses() {
         wait_until 20 eval "! asked_about $1"
 }
 
-# step NAME COMMAND...: on both guests
+# step NAME COMMAND...: runs the command on both guests
 step() {
     local name=$1 status=0
     shift
@@ -48,14 +49,14 @@ step() {
     together $status "$name"
 }
 
-# used COUNT: how many programs have a connection (or wait for one, as its server)
+# used COUNT: checks the number of programs that have a connection, or wait for one as a server
 # shellcheck disable=SC2086
 used() { [ "$($inside rdma resource show qp | grep -c 'type RC state RTS')" = "$1" ]; }
 
 # shellcheck disable=SC2086
 unopened() { ! $inside ibv_devinfo -d "$RDMA0"; }
 
-# traffic NAME ADDRESS-OF-1 ADDRESS-OF-2: connections and datagrams with verified data
+# traffic NAME ADDRESS-OF-1 ADDRESS-OF-2: runs connections and datagrams with verified data
 traffic() {
     connections "$@"
     local name=$1 one=$2 two=$3
@@ -70,13 +71,14 @@ connections() {
         "ucmatose -f $format -b $one -c 5 -C 10 -S 1000" "ucmatose -f $format -s $one -b $two -c 5 -C 10 -S 1000"
 }
 
-# both_families NAME NET: IPv4 and IPv6
+# both_families NAME NET: runs traffic by IPv4 and by IPv6
 both_families() {
     traffic "$1, IPv4" "10.$2.0.1" "10.$2.0.2"
     traffic "$1, IPv6" "fd$2::1" "fd$2::2"
 }
 
-# link_local WHAT NAME NETDEV: the launcher's names of netdevs are the same in both guests
+# link_local WHAT NAME NETDEV: runs traffic by link-local addresses. The launcher's names of netdevs are equal in both
+# guests
 link_local() {
     local mine
     mine=$(ip -6 -o addr show dev "$3" scope link | sed -n 's/.* inet6 \([^/]*\).*/\1/p')
@@ -86,7 +88,7 @@ link_local() {
     "$1" "$2" "$4%$3" "$5%$3"
 }
 
-# Frames on the wire, as the adapter copies them to a sniffer: all those of RoCE bear the tag.
+# Captures frames on the wire by a sniffer rule. All RoCE frames have the tag.
 capture_start() {
     [ "$GUEST" = 1 ] || return
     roce_capture -d "$RDMA0" >wire.pcap 2>wire.log &
@@ -118,7 +120,7 @@ link_local connections "link-local addresses of a VLAN" tagged
 capture_tagged "every RoCE frame of link-local addresses had the tag" 7
 fault_of rdma-core 56.1 "udaddy, link-local addresses of a VLAN" "ibv_init_ah_from_wc() answers by the first GID like the packet's, tagged or not"
 
-# Interfaces of the adapter, which itself is everybody's
+# Interfaces of the adapter move into namespaces; the adapter itself is shared by all namespaces.
 for kind in VLAN macvlan; do
     step "a namespace for a $kind" ip netns add apart
     if [ $kind = VLAN ]; then
@@ -132,7 +134,7 @@ for kind in VLAN macvlan; do
     step "its addresses there are GIDs" addresses $interface $net
     both_families "$kind in a namespace" $net
     inside=
-    # The namespace, and what is in it, is gone for good a little later.
+    # The kernel destroys the namespace and its interfaces some time later.
     step "the namespace ends" ip netns del apart
     step "with its GIDs" wait_until 20 has_gids "$interface" 0
 done
@@ -146,7 +148,7 @@ step "the namespace ends" ip netns del apart
 step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
 step "the addresses are GIDs again" addresses "$NIC0" 77
 
-# The adapter itself
+# The adapter itself moves.
 step "namespaces are exclusive" rdma system set netns exclusive
 step "a namespace for the adapter" ip netns add apart
 step "another one" ip netns add third
@@ -156,7 +158,7 @@ inside="ip netns exec apart"
 step "it is there" seen
 step "its addresses there are GIDs" addresses "$NIC0" 81
 both_families "the adapter in a namespace" 81
-# From under a program that uses it, and into the same namespace again
+# Moves the adapter while a program uses it, and back into the same namespace.
 move_used() {
     local user status=0
     # shellcheck disable=SC2086
@@ -175,7 +177,7 @@ move_used() {
     [ "$status" = 0 ] || return "$status"
     $inside rdma dev set "$RDMA0" netns third || return 2
     inside="ip netns exec third" wait_until 20 seen || return 3
-    # What they had is gone, whether they have noticed or not.
+    # The objects of the programs are destroyed, even if the programs have not noticed.
     inside="ip netns exec third" used 0 || return 4
     ip netns exec third rdma dev set "$RDMA0" netns apart || return 5
     wait_until 20 seen || return 6
@@ -190,7 +192,7 @@ for inside in "" "ip netns exec third"; do
     step "it is not seen elsewhere ($where)" eval '! seen'
     step "nor opened ($where)" unopened
 done
-# The adapter has its GIDs, but programs there have no adapter.
+# The adapter has its GIDs, but programs in the namespace cannot open it.
 unreached() {
     ip -n apart link add link "$NIC0" name far netns third type macvlan mode bridge || return
     ip -n third addr add "10.82.0.$GUEST/24" dev far && ip -n third link set far up || return

@@ -1,4 +1,5 @@
-# A thousand connections at once by the connection manager, over a cable: none takes so long that its other end gives up.
+# Makes a thousand connections at once by the connection manager, over a cable. Each must be fast enough that its peer
+# does not time out.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:link=cable --timeout 300
 # files: cm.sh

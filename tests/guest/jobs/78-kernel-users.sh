@@ -1,5 +1,5 @@
-# The kernel's own users of RDMA between two guests: NVMe over Fabrics, with a receive
-# queue for each connection and with a shared one, and RDS. What they move is compared.
+# Runs users of RDMA in the kernel between two guests: NVMe over Fabrics, with separate and with shared receive
+# queues, and RDS. All transferred data is compared.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --memory 2048 --timeout 400
 # shellcheck shell=bash source=tests/guest/tap.sh
@@ -8,7 +8,7 @@
 subsystems=/sys/kernel/config/nvmet/subsystems
 port=/sys/kernel/config/nvmet/ports/1
 
-# A disk in memory, offered on this guest's address.
+# Exports a disk in memory on the address of this guest.
 target_up() {
     modprobe nvmet-rdma use_srq="$1" || return 1
     mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config || return 2
@@ -38,7 +38,7 @@ host_up() {
 
 host_down() { echo 1 >/sys/class/nvme/nvme0/delete_controller && modprobe -r nvme-rdma; }
 
-# Large requests, then small ones from several processes at once, in places of their own.
+# Large requests, then small ones from several processes at once, in separate areas.
 write_and_read() {
     local writer writers=() status=0
     dd if=data of=/dev/nvme0n1 bs=1M oflag=direct 2>&1 || return 1
@@ -107,7 +107,7 @@ for shared in N Y; do
     fi
 done
 
-# Datagrams of RDS come whole, in order and once; larger ones than a fragment, too.
+# Datagrams of RDS arrive complete, in order and once, also those larger than a fragment.
 cat >rds.py <<'PYTHON'
 import os
 import random
@@ -120,8 +120,8 @@ random.seed(5)
 messages = [random.randbytes(random.choice((1, 100, 4000, 4097, 60000))) for _ in range(200)]
 with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
     rds.bind((f"10.77.0.{guest}", 4000))
-    # Who is not bound gets nothing, and nobody hears of it. No timeout, as a sender that
-    # does not wait would hear of every congestion.
+    # A socket that is not bound receives nothing, and no error is reported. There is no timeout, because a sender
+    # that does not wait would report every congestion.
     open("bound", "w").close()
     if guest == 2:
         for message in messages:
@@ -133,7 +133,7 @@ with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
             assert sender[0] == "10.77.0.2", sender
             assert got == message, f"message {number}: {len(got)} bytes for {len(message)}"
         rds.sendto(b"good", ("10.77.0.2", 4000))
-        # A socket that is closed takes along what has not gone yet.
+        # A closed socket drops data that was not sent yet.
         while not os.path.exists("heard"):
             time.sleep(0.05)
 PYTHON

@@ -1,5 +1,5 @@
-# More of the kernel's own users between two guests: NFS, iSCSI (iSER) and sockets (SMC-R)
-# over RDMA. fio checks what it reads; a file system on the disk is checked afterwards.
+# Runs more users of RDMA in the kernel between two guests: NFS, iSCSI (iSER) and sockets (SMC-R). The program fio
+# verifies its reads, and the file system on the disk is checked afterwards.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --memory 1536 --timeout 400
 # full
@@ -12,8 +12,8 @@ portal=10.77.0.1:3260
 
 roce_frames() { cat /sys/class/infiniband/"$RDMA0"/ports/1/hw_counters/roce_{r,t}x_packets | awk '{ all += $1 } END { print all }'; }
 
-# over_rdma NAME SERVER CLIENT STOP: guest 1 runs SERVER, then guest 2 CLIENT, then guest 1
-# STOP; each may be a function. The data came as RoCE frames.
+# over_rdma NAME SERVER CLIENT STOP: guest 1 runs SERVER, then guest 2 runs CLIENT, then guest 1 runs STOP; each may
+# be a function. The data arrived in RoCE frames.
 over_rdma() {
     local name=$1 status=0 before
     before=$(roce_frames)
@@ -34,7 +34,7 @@ over_rdma() {
     together $status "$name: the server goes"
 }
 
-# verified DIRECTORY: random writes of all sizes, and each block that is read is checked.
+# verified DIRECTORY: makes random writes of all sizes, and verifies each block that is read
 verified() {
     timeout $((60 * TIME_FACTOR)) fio --name=verified --directory="$1" --size=4m --rw=randwrite --bsrange=1k-256k --verify=crc32c \
         --ioengine=libaio --iodepth=8 --direct=1 --verify_fatal=1 --end_fsync=1
@@ -46,7 +46,7 @@ nfs_up() {
     exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check "*:$PWD/export" || return 3
     rpc.mountd -N 3 || return 4
     rpc.nfsd -N 3 --rdma=20049 4 || return 5
-    # No client of a former server is to be waited for.
+    # The server must not wait for clients of a former server.
     echo Y >/proc/fs/nfsd/v4_end_grace
 }
 
@@ -67,7 +67,7 @@ nfs_down() {
     umount export && umount /proc/fs/nfsd && modprobe -r rpcrdma
 }
 
-# No name here has a blank in it.
+# Unquoted variables are safe here, because no name contains a space.
 # shellcheck disable=SC2086
 iser_up() {
     modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=512 || return 1
@@ -112,10 +112,9 @@ iser_down() {
 over_rdma "NFS over RDMA" nfs_up nfs_use nfs_down
 over_rdma "iSCSI over RDMA, with a file system" iser_up iser_use iser_down
 
-# Sockets that agree on RDMA while TCP connects them. SMC-R version 1 goes over RoCE v1 and asks
-# for one subnet and a physical network that both ends give the same name (RFC 7609: PNETID);
-# version 2 goes over RoCE v2, and both ends belong to one enterprise (EID). Debian has no
-# package of the tools that say so to the kernel.
+# These sockets agree on RDMA while TCP connects them. SMC-R version 1 uses RoCE v1, and requires one subnet and a
+# physical network to which both ends give the same name (RFC 7609: PNETID). Version 2 uses RoCE v2, and both ends
+# belong to one enterprise (EID). The script configures this by netlink, because Debian has no package of the tools.
 cat >smc.py <<'PYTHON'
 import hashlib
 import random
@@ -163,7 +162,7 @@ else:
 SMC = 43  # AF_SMC; protocol 0 is over IPv4
 data = random.Random(7).randbytes(3_000_000)
 with socket.socket(SMC, socket.SOCK_STREAM, 0) as smc:
-    # Python knows no addresses of this family, so they are those of a copy for IPv4.
+    # Python does not support addresses of this family. Therefore a socket object of AF_INET uses the same descriptor.
     inet = socket.socket(socket.AF_INET, fileno=smc.detach())
     inet.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if side == "server":
@@ -192,7 +191,7 @@ smc_up() {
     wait_for_port 4300
 }
 smc_use() { modprobe smc && timeout $((60 * TIME_FACTOR)) python3 smc.py client "$smc_version" "$NIC0" "$RDMA0"; }
-# The module stays: a link group outlives its last connection by ten minutes.
+# The module stays loaded, because a link group outlives its last connection by ten minutes.
 smc_down() { wait "$smc_server" || { cat smc.log; return 1; }; }
 smc_version=1
 before=$(v1_frames)

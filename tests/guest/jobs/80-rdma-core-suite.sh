@@ -1,5 +1,5 @@
-# rdma-core's own test suite, of the version of the guest's libibverbs: every generic test
-# must pass or be named, with the reason, in tests/guest/rdma-core-suite/agreed.
+# Runs the test suite of the guest's rdma-core version. Every generic test must pass, or
+# tests/guest/rdma-core-suite/agreed must name it with a reason.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed key-refused
 # guest: --guests 1 --nic qrnic --timeout 900

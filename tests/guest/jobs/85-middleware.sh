@@ -1,5 +1,5 @@
-# Middleware as Debian packages it, between two guests and without settings that favour
-# us: UCX, libfabric and Open MPI must find the adapter, use it, and move data.
+# Runs middleware as Debian packages it, between two guests, with default settings. UCX, libfabric and Open MPI must
+# find the adapter, use it, and transfer data.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic --cpus 2 --memory 1536 --timeout 900
 # full
@@ -9,7 +9,7 @@
 
 frames() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/roce_rx_packets"; }
 
-# by_rdma NAME PORT SERVER CLIENT: a pair whose data came as RoCE frames.
+# by_rdma NAME PORT SERVER CLIENT: runs a pair, and checks that its data arrived in RoCE frames
 by_rdma() {
     local before status=0
     before=$(frames)
@@ -20,7 +20,7 @@ by_rdma() {
 
 try "UCX finds the adapter with RC and UD" \
     "ucx_info -d >ucx; for kind in rc ud; do grep -A3 \"Transport: \${kind}_verbs\" ucx | grep -q $RDMA0:1 || exit 1; done"
-# -P 0: two processes that find each other by TCP, and no MPI between them.
+# -P 0: two processes that connect by TCP, without MPI.
 for test in tag_lat tag_bw stream_lat stream_bw ucp_am_bw ucp_put_lat ucp_put_bw ucp_get ucp_add ucp_cswap; do
     case $test in
         ucp_add | ucp_cswap) size=8 ;;
@@ -31,7 +31,7 @@ for test in tag_lat tag_bw stream_lat stream_bw ucp_am_bw ucp_put_lat ucp_put_bw
 done
 run="ucx_perftest -P 0 -t tag_bw -n 10 -w 2 -s 1048576"
 by_rdma "ucx_perftest tag_bw, 1 MiB" 13337 "$run" "$run guest1"
-# rc is RC that is connected by UD, the other one UD alone.
+# rc is RC with connections through UD; ud is UD only.
 for transport in rc ud; do
     run="UCX_TLS=$transport ucx_perftest -P 0 -t tag_bw -n 100 -w 10 -s 8192"
     by_rdma "ucx_perftest over $transport" 13337 "$run" "$run guest1"
@@ -44,7 +44,7 @@ for kind in "verbs -e msg" "verbs;ofi_rxm -e rdm"; do
     by_rdma "fi_pingpong over $kind" 47592 "$run" "$run guest1"
 done
 
-# mpirun runs on guest 1 and starts its daemon on guest 2 by ssh, as it does anywhere.
+# mpirun runs on guest 1 and starts its daemon on guest 2 by ssh, as usual.
 ssh_up() {
     mkdir -p /run/sshd ~/.ssh && ssh-keygen -qt ed25519 -N '' -f ~/.ssh/id_ed25519 && ssh-keygen -A || return 1
     barrier key "$(cut -d' ' -f2 ~/.ssh/id_ed25519.pub)"
@@ -71,7 +71,7 @@ mpi() {
     [ "$(($(frames) - before))" -ge "$2" ] || status=96
     together $status "Open MPI, $1"
 }
-# By itself it takes UCX for adapters whose names begin with mlx, and TCP for all others.
+# By default Open MPI uses UCX for adapters whose names begin with mlx, and TCP for all others.
 mpi "as it is" 0 ""
 mpi "over UCX: by RDMA" 500 "--mca pml ucx"
 mpi "over libfabric: by RDMA" 500 "--mca pml cm --mca mtl ofi"

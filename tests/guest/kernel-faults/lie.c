@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * lie.c: the device says what no honest one does: bytes of the output or the number in
- * the result of a command are others, or the type of the next asynchronous events is, or
- * each received frame continues the one before, or a receive work queue has a fatal event
- * while it is created.
- * The driver under test sees it where it reads what the device has written.
+ * lie.c: makes the device appear to report values that no valid device reports.
+ * The module changes data by kprobes where the driver reads it after the device
+ * has written it.
  *
- * modprobe lie opcode=0x2 offset=8 length=4 byte=0xff
- * modprobe lie opcode=0x10 result=0 times=1
- * modprobe lie event=0x0
- * modprobe lie continues=66
- * modprobe lie wq_fatal=1
+ * The module can change bytes of the output of a command, its result, or the
+ * type of asynchronous events. Other parameters make each received frame
+ * continue the one before, or cause a fatal event of a receive work queue while
+ * it is created.
+ *
+ *   modprobe lie opcode=0x2 offset=8 length=4 byte=0xff
+ *   modprobe lie opcode=0x10 result=0 times=1
+ *   modprobe lie event=0x0
+ *   modprobe lie continues=66
+ *   modprobe lie wq_fatal=1
  */
 #include <linux/bitfield.h>
 #include <linux/kprobes.h>
@@ -63,7 +66,7 @@ static const struct kernel_param_ops told_ops = { .get = told_get };
 module_param_cb(told, &told_ops, NULL, 0444);
 MODULE_PARM_DESC(told, "lies so far");
 
-static struct qrnic_dev *device;	/* of the last command */
+static struct qrnic_dev *device;	/* device of the last command */
 
 static int command_begins(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
@@ -95,7 +98,10 @@ static struct kretprobe commands = {
 	.maxactive = 256,
 };
 
-/* Before the driver looks at them; of another type they stay written. */
+/*
+ * Changes the type of EQEs before the driver reads them. The phase bit is
+ * unchanged, so the EQEs remain written.
+ */
 static int interrupt_begins(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct qrnic_eq *eq = (struct qrnic_eq *)regs_get_kernel_argument(regs, 1);
@@ -121,7 +127,7 @@ static struct kprobe interrupts = {
 	.pre_handler = interrupt_begins,
 };
 
-/* The CQE is the driver's own copy by now. */
+/* Changes the driver's own copy of the CQE. */
 static int join_begins(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct qrnic_cqe *cqe = (struct qrnic_cqe *)regs_get_kernel_argument(regs, 2);
@@ -138,7 +144,10 @@ static struct kprobe joins = {
 	.pre_handler = join_begins,
 };
 
-/* The driver can find the work queue, and uverbs has not set its uobject yet. */
+/*
+ * Sends the event when the driver can find the work queue, and uverbs has not
+ * set its uobject yet.
+ */
 static int create_wq_ends(struct kretprobe_instance *instance, struct pt_regs *regs)
 {
 	struct ib_wq *wq = (struct ib_wq *)regs_return_value(regs);

@@ -3,11 +3,11 @@
  * refuse.c: makes a function of the kernel return an error for a number of
  * calls, for failures that no property of the device can cause.
  *
- * modprobe refuse symbol=ib_register_device error=-12 times=1
+ *   modprobe refuse symbol=ib_register_device error=-12 times=1
  *
- * With caller=TEXT only calls from functions with this text in their names fail. skip=N
- * lets N such calls succeed first; they are counted while times is above 0.
- * A function that returns a pointer fails with error=0.
+ * With caller=TEXT only calls from functions with this text in their names
+ * fail. With skip=N the first N such calls succeed; calls are counted only
+ * while times is above 0. A function that returns a pointer fails with error=0.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -29,8 +29,9 @@ module_param(skip, int, 0644);
 MODULE_PARM_DESC(skip, "calls that still succeed before the first one fails");
 
 /*
- * Runs in the place of a call that is refused: it leaves alone the result, which is
- * in a register, and returns to the caller, whose address is on top of the stack.
+ * Replaces the body of a call that fails. The result is in a register already,
+ * and the address of the caller is on top of the stack, so the function only
+ * returns.
  */
 static noinline notrace void refuse_return(void)
 {
@@ -41,7 +42,10 @@ static char *caller = "";
 module_param(caller, charp, 0444);
 MODULE_PARM_DESC(caller, "text in the name of the function whose calls fail");
 
-/* The return address is on top of the stack, as the probe is at the function's entry. */
+/*
+ * Returns true if the caller has the text in its name. The probe is at the
+ * entry of the function, so the return address is on top of the stack.
+ */
 static bool from_caller(const struct pt_regs *regs)
 {
 	char name[KSYM_SYMBOL_LEN];
@@ -64,7 +68,10 @@ static int refuse_call(struct kprobe *probe, struct pt_regs *regs)
 	return 1;
 }
 
-/* That there is one keeps the probe from being made a jump, which always goes on. */
+/*
+ * Does nothing. The handler must exist, because without it the probe would be
+ * optimised to a jump, which always continues in the function.
+ */
 static void refuse_after(struct kprobe *probe, struct pt_regs *regs,
 			 unsigned long flags)
 {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * connected.c: tests of kernel verbs over RC: two QPs of one device talk to each
- * other; and the start of all tests. Loading succeeds when all tests passed; the
- * log says which did not.
+ * connected.c: tests of kernel verbs over RC between two QPs of one device, and
+ * the list of all tests. Loading the module runs the tests, and succeeds if all
+ * of them passed; the log contains the result of each.
  *
  * modprobe kernel_verbs device=qrnic0 gid_index=1
  *
- * With db_group=16 the driver maps doorbells as in a kernel with pages of 64 KiB.
+ * With db_group=16 the driver maps doorbells as in a kernel with pages of 64
+ * KiB.
  */
 #include "kernel_verbs.h"
 
@@ -190,7 +191,7 @@ static int connect_both(struct test *test)
 	return err;
 }
 
-/* Both ends back to RESET, whatever state they are in, and connected again */
+/* Moves both ends from any state to RESET, and connects them again. */
 void reconnect(struct test *test)
 {
 	EXPECT(test, !end_to(&test->a, IB_QPS_RESET));
@@ -200,7 +201,7 @@ void reconnect(struct test *test)
 	reinit_completion(&test->b.event);
 }
 
-/* Waits for one completion; false after a second. */
+/* Waits for one completion. Returns false after a second. */
 bool poll_one(struct test *test, struct ib_wc *wc)
 {
 	unsigned long deadline = jiffies + HZ;
@@ -215,7 +216,7 @@ bool poll_one(struct test *test, struct ib_wc *wc)
 	return false;
 }
 
-/* The next completion must be this one, with success. */
+/* Returns true if the next completion has this wr_id and is successful. */
 bool poll_of(struct test *test, u64 wr_id, struct ib_wc *wc)
 {
 	if (!poll_one(test, wc)) {
@@ -276,7 +277,10 @@ bool filled(const u8 *at, size_t length, u8 seed)
 	return true;
 }
 
-/* Send with immediate, gathered from three places, and what the other end gets */
+/*
+ * Sends with immediate data, gathered from three buffers, and checks the
+ * received data.
+ */
 static void test_send(struct test *test)
 {
 	struct ib_sge sge[3] = {
@@ -414,8 +418,9 @@ static void test_atomic(struct test *test)
 }
 
 /*
- * Around the rings with WQEs of one to four basic blocks, inline and not, every
- * fourth signaled, so that each kind crosses the end of the ring.
+ * Fills the rings repeatedly with WQEs of one to four basic blocks, inline and
+ * not, so that each kind crosses the end of the ring. Every fourth WQE is
+ * signaled.
  */
 static void test_wrap(struct test *test)
 {
@@ -461,7 +466,10 @@ static void test_wrap(struct test *test)
 	}
 }
 
-/* A bad request in a list: those before it are done, it and the rest are not. */
+/*
+ * Posts a list with a bad request. The requests before it are executed; the bad
+ * one and the rest are not.
+ */
 static void test_bad_wr(struct test *test)
 {
 	struct ib_sge sge = sge_of(test, &test->a, 0, 8);
@@ -496,7 +504,7 @@ static void test_bad_wr(struct test *test)
 	reconnect(test);
 }
 
-/* The receive queue takes what it promised, and then no more. */
+/* Fills the receive queue up to its size; one more request must fail. */
 static void test_full(struct test *test)
 {
 	struct ib_recv_wr wr = {};
@@ -516,7 +524,10 @@ static void test_full(struct test *test)
 	EXPECT(test, posted >= MAX_WR);
 	EXPECT(test, ib_post_recv(test->b.qp, &wr, NULL) == -ENOMEM);
 
-	/* In ERR they all come back, in order; a place comes free with each. */
+	/*
+	 * In ERR all requests complete in order, and each completion frees a
+	 * place.
+	 */
 	EXPECT(test, !end_to(&test->b, IB_QPS_ERR));
 	while (posted--) {
 		if (!EXPECT(test, poll_one(test, &wc)))
@@ -566,7 +577,7 @@ static bool events_become(struct test *test, int wanted)
 			return false;
 		usleep_range(50, 100);
 	}
-	/* And stay so */
+	/* The number must not change any more. */
 	msleep(20);
 	return atomic_read(&test->completion_events) == wanted;
 }
@@ -584,17 +595,20 @@ static void test_notify(struct test *test)
 	EXPECT(test, !recv(test, &test->b, 2, 0, 8));
 	EXPECT(test, !recv(test, &test->b, 3, 0, 8));
 
-	/* Armed for any: one event for two completions */
+	/* Armed for any completion: one event for two completions */
 	EXPECT(test, !ib_req_notify_cq(test->cq, IB_CQ_NEXT_COMP |
 				       IB_CQ_REPORT_MISSED_EVENTS));
 	EXPECT(test, !ib_post_send(test->a.qp, &wr, NULL));
 	EXPECT(test, events_become(test, 1));
-	/* There is one already, so it is no time to wait. */
+	/*
+	 * The request reports a missed event, because a completion is already
+	 * in the CQ.
+	 */
 	EXPECT(test, ib_req_notify_cq(test->cq, IB_CQ_SOLICITED |
 				      IB_CQ_REPORT_MISSED_EVENTS) > 0);
 	EXPECT(test, poll_one(test, &wc));
 
-	/* Armed for solicited only */
+	/* Armed for solicited completions only */
 	EXPECT(test, !ib_post_send(test->a.qp, &wr, NULL));
 	EXPECT(test, poll_one(test, &wc));
 	EXPECT(test, events_become(test, 1));
@@ -605,7 +619,10 @@ static void test_notify(struct test *test)
 	EXPECT(test, quiet(test));
 }
 
-/* Errors of both sides: completion statuses, flush, and the event of the peer */
+/*
+ * Tests errors of both sides: statuses of completions, flush, and the event of
+ * the peer.
+ */
 static void test_errors(struct test *test)
 {
 	struct ib_sge sge = sge_of(test, &test->a, 0, 64);
@@ -615,7 +632,10 @@ static void test_errors(struct test *test)
 	struct ib_qp_attr attr;
 	struct ib_wc wc;
 
-	/* An error is completed though it is not signaled; the next is flushed. */
+	/*
+	 * An error completes an unsignaled request, too; the next one is
+	 * flushed.
+	 */
 	sge.lkey ^= 0x55;
 	write.wr.next = &after.wr;
 	write.wr.send_flags = 0;
@@ -641,14 +661,17 @@ static void test_errors(struct test *test)
 	reconnect(test);
 }
 
-/* Completions of a QP in RESET vanish, those of others stay, in order. */
+/*
+ * Tests that completions of a QP in RESET disappear, and those of others stay
+ * in order.
+ */
 static void test_clean(struct test *test)
 {
 	struct ib_recv_wr wr = {};
 	struct ib_wc wc;
 	int i;
 
-	/* Flushes of both QPs, interleaved in the CQ */
+	/* Flushed completions of both QPs alternate in the CQ */
 	EXPECT(test, !end_to(&test->a, IB_QPS_ERR));
 	EXPECT(test, !end_to(&test->b, IB_QPS_ERR));
 	for (i = 0; i < 5; i++) {
@@ -672,7 +695,7 @@ static void drained(struct ib_cq *cq, struct ib_wc *wc)
 {
 }
 
-/* Drain with a CQ of the core's own, polled in a work item */
+/* Tests draining with a CQ that the RDMA core polls in a work item. */
 static void test_drain(struct test *test)
 {
 	struct ib_cqe cqe = { .done = drained };
@@ -696,7 +719,10 @@ static void test_drain(struct test *test)
 	test->cq = shared;
 }
 
-/* Posts to a QP in ERR until its queues are full; gives back how many. */
+/*
+ * Posts to a QP in ERR until its queues are full. Returns the number of
+ * requests.
+ */
 static int post_full(struct end *end)
 {
 	struct ib_recv_wr receive = {};
@@ -710,7 +736,10 @@ static int post_full(struct end *end)
 	return n;
 }
 
-/* More completions than the CQ holds: an event, and no crash. Comes last. */
+/*
+ * Causes more completions than the CQ has room for. This causes an event, and
+ * must not crash. Runs last, because the CQ is unusable afterwards.
+ */
 static void test_overrun(struct test *test)
 {
 	struct end end = { .max_wr = test->cqe };
@@ -718,7 +747,10 @@ static void test_overrun(struct test *test)
 
 	EXPECT(test, !end_to(&test->a, IB_QPS_ERR));
 	EXPECT(test, !end_to(&test->b, IB_QPS_ERR));
-	/* As many as were promised of each, and so more than the CQ takes */
+	/*
+	 * Each queue is filled completely, so that there are more completions
+	 * than CQEs
+	 */
 	if (EXPECT(test, !end_create(test, &end)) &&
 	    EXPECT(test, !end_to_init(&end)) &&
 	    EXPECT(test, !end_to(&end, IB_QPS_ERR))) {
@@ -831,7 +863,11 @@ static int run_all(struct test *test)
 	return failed;
 }
 
-/* Which Linux no longer tells by a function of its own (7.2); clients are shown each device. */
+/*
+ * Device with the requested name. A client is registered to find it, because
+ * Linux 7.2 has no function for this any more; clients are called for each
+ * device.
+ */
 static struct ib_device *found;
 
 static int look_at_device(struct ib_device *dev)

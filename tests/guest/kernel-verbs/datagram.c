@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * datagram.c: UD and UC between two QPs of one device: what a datagram's
- * completion says, Q_Keys, multicast, and the operations of UC.
+ * datagram.c: UD and UC between two QPs of one device: members of a datagram's
+ * completion, Q_Keys, multicast, and the operations of UC.
  */
 #include "kernel_verbs.h"
 
@@ -31,7 +31,9 @@ static int to_rts(struct end *end)
 	return ib_modify_qp(end->qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN);
 }
 
-/* The way to this device itself, or to a multicast group */
+/*
+ * Creates an address handle for this device itself, or for a multicast group.
+ */
 static struct ib_ah *ah_create(struct test *test, const union ib_gid *group,
 			       u8 *mac)
 {
@@ -77,7 +79,10 @@ static struct ib_ud_wr datagram(struct ib_ah *ah, u32 qpn, u32 qkey,
 	};
 }
 
-/* Takes a completion of the send and, if wanted, of the receive, in any order. */
+/*
+ * Waits for the completion of the send and, if requested, of the receive, in
+ * any order.
+ */
 static bool both(struct test *test, u64 receive, struct ib_wc *received)
 {
 	bool sent = false;
@@ -138,14 +143,14 @@ static void unicast(struct test *test, struct end *c, struct end *d,
 		check_header(test, c, d, &wc, mac);
 	}
 
-	/* With another Q_Key it goes out, and comes to nobody. */
+	/* A datagram with a wrong Q_Key is sent, but no QP receives it. */
 	EXPECT(test, !recv(test, d, 61, 0, 2048));
 	wr.remote_qkey = QKEY + 1;
 	EXPECT(test, !ib_post_send(c->qp, &wr.wr, NULL));
 	EXPECT(test, poll_of(test, 50, &wc));
 	EXPECT(test, quiet(test));
 
-	/* The sender's own, which is right again; inline */
+	/* The sender's own Q_Key is valid again; the data is inline */
 	wr.remote_qkey = 0x80000000;
 	wr.wr.send_flags |= IB_SEND_INLINE;
 	sge.addr = (uintptr_t)c->buffer;
@@ -154,7 +159,7 @@ static void unicast(struct test *test, struct end *c, struct end *d,
 	if (EXPECT(test, both(test, 61, &wc)))
 		EXPECT(test, filled(d->buffer + GRH, 150, 5));
 
-	/* Not for datagrams */
+	/* Operations that datagrams do not support */
 	wr.wr.opcode = IB_WR_RDMA_WRITE;
 	EXPECT(test, ib_post_send(c->qp, &wr.wr, NULL) == -EOPNOTSUPP);
 }
@@ -189,7 +194,10 @@ static void multicast(struct test *test, struct end *c, struct end *d)
 	rdma_destroy_ah(ah, 0);
 }
 
-/* In an error there is no length, so it must not be taken for a datagram's. */
+/*
+ * In an error the length is not valid, so it must not be compared with that of
+ * a datagram.
+ */
 static void flushed(struct test *test, struct end *d)
 {
 	struct ib_wc wc;
@@ -241,7 +249,7 @@ static void uc_use(struct test *test, struct end *c, struct end *d)
 	EXPECT(test, !ib_post_send(c->qp, &wr.wr, NULL));
 	EXPECT(test, poll_of(test, 50, &wc) && wc.opcode == IB_WC_RDMA_WRITE);
 
-	/* The send comes after the write. */
+	/* The send arrives after the write. */
 	wr.wr.opcode = IB_WR_SEND_WITH_IMM;
 	wr.wr.ex.imm_data = cpu_to_be32(5);
 	EXPECT(test, !recv(test, d, 80, 0, 16384));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * kernel_verbs.h: what the files of this test module share: the objects that
- * every test finds, and the steps that most of them take.
+ * kernel_verbs.h: the objects that every test of this module uses, and common
+ * steps. The module tests verbs of the kernel between two QPs of one device.
+ * The file connected.c has the list of the tests and runs them in order when
+ * the module is loaded. Each test leaves the objects usable for the next one.
  */
 #ifndef KERNEL_VERBS_H
 #define KERNEL_VERBS_H
@@ -20,11 +22,12 @@
 #define MAX_INLINE 200
 #define BUFFER_SIZE 65536
 
-/* One end of a connection with its own buffer; zeroed, it is one of RC */
+/* End of a connection, with a buffer of its own; RC if it is zeroed */
 struct end {
 	enum ib_qp_type type;
 	struct ib_srq *srq;
-	int max_wr;		/* of each queue; 0: MAX_WR */
+	/* Size of each queue in requests; 0 means MAX_WR */
+	int max_wr;
 	struct ib_qp *qp;
 	u8 *buffer;
 	u64 dma;
@@ -35,8 +38,8 @@ struct end {
 struct test {
 	struct ib_device *dev;
 	struct ib_pd *pd;
-	struct ib_mr *mr;	/* everything, all rights */
-	struct ib_cq *cq;	/* shared by both ends */
+	struct ib_mr *mr;	/* region of all memory with all rights */
+	struct ib_cq *cq;	/* CQ of both ends */
 	int cqe;
 	atomic_t completion_events;
 	struct completion cq_event;
@@ -56,7 +59,7 @@ struct test {
 
 extern int gid_index;
 
-/* connected.c */
+/* connected.c: RC, and steps that other files use */
 int end_create(struct test *test, struct end *end);
 void end_destroy(struct test *test, struct end *end);
 int end_to_init(struct end *end);
@@ -73,18 +76,18 @@ bool poll_of(struct test *test, u64 wr_id, struct ib_wc *wc);
 struct ib_rdma_wr rdma(struct test *test, enum ib_wr_opcode opcode,
 		       struct ib_sge *sge, u32 remote, u64 id);
 
-/* memory.c */
+/* memory.c: fast registration */
 void test_fast_registration(struct test *test);
 void test_fast_registration_limits(struct test *test);
 
-/* shared.c */
+/* shared.c: shared receive queues */
 void test_srq(struct test *test);
 
-/* datagram.c */
+/* datagram.c: UD and UC */
 void test_datagram(struct test *test);
 void test_unreliable(struct test *test);
 
-/* untrusted.c */
+/* untrusted.c: invalid CQEs */
 void test_untrusted(struct test *test);
 void doorbell_group(struct test *test, u32 count);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * memory.c: fast registration by the owner of the memory, use of the key by the
- * peer, and invalidation by either.
+ * peer, and invalidation by either. The test is skipped if the device does not
+ * support fast registration.
  */
 #include "kernel_verbs.h"
 
@@ -10,7 +11,7 @@
 #define RIGHTS (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ)
 #define PIECES 3
 
-/* Pages of B's buffer in an order of their own; only the ends are not whole */
+/* Pieces of B's buffer in another order; only the ends are not whole pages */
 static const struct piece {
 	u32 at;
 	u32 length;
@@ -36,7 +37,10 @@ static bool map(struct test *test, struct ib_mr *mr)
 	sg_init_table(sg, PIECES);
 	for (i = 0; i < PIECES; i++) {
 		sg_set_buf(&sg[i], test->b.buffer + pieces[i].at, pieces[i].length);
-		/* B's buffer is mapped as a whole. */
+		/*
+		 * One mapping suffices, because B's buffer is mapped as a
+		 * whole.
+		 */
 		sg_dma_address(&sg[i]) = test->b.dma + pieces[i].at;
 		sg_dma_len(&sg[i]) = pieces[i].length;
 	}
@@ -88,7 +92,7 @@ static bool written(struct test *test, u8 seed)
 			return false;
 		done += pieces[i].length;
 	}
-	/* Not a byte beside the pieces */
+	/* No byte beside the pieces may have changed */
 	return !test->b.buffer[pieces[0].at - 1] &&
 	       !test->b.buffer[pieces[2].at + pieces[2].length];
 }
@@ -101,7 +105,10 @@ static bool write_all(struct test *test, struct ib_mr *mr, u8 seed)
 	       EXPECT(test, written(test, seed));
 }
 
-/* The peer's send takes the key away, and the owner hears which. */
+/*
+ * A send of the peer invalidates the key, and the completion reports the key to
+ * the owner.
+ */
 static void remote_invalidate(struct test *test, struct ib_mr *mr)
 {
 	struct ib_send_wr wr = {
@@ -136,7 +143,7 @@ static enum ib_wc_status local_invalidate(struct test *test, u32 key)
 
 static void use(struct test *test, struct ib_mr *mr)
 {
-	/* Before it is registered the key is good for nothing. */
+	/* Before the registration the key is invalid. */
 	mr->iova = 0;
 	EXPECT(test, write(test, mr, 0, 8) == IB_WC_REM_ACCESS_ERR);
 	reconnect(test);
@@ -150,7 +157,7 @@ static void use(struct test *test, struct ib_mr *mr)
 	EXPECT(test, write(test, mr, 0, 8) == IB_WC_REM_ACCESS_ERR);
 	reconnect(test);
 
-	/* Again, with the next key; the old one stays invalid. */
+	/* Registers again with the next key; the old one stays invalid. */
 	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
 	if (!map(test, mr) || !post_reg(test, mr, 2) || !write_all(test, mr, 90))
 		return;
@@ -190,7 +197,7 @@ void test_fast_registration_limits(struct test *test)
 	mr = ib_alloc_mr(test->pd, IB_MR_TYPE_MEM_REG, PIECES - 1);
 	if (!EXPECT(test, !IS_ERR(mr)))
 		return;
-	/* One page more than it has room for; and pages that are none */
+	/* One page more than the list has room for, and invalid pages */
 	sg_init_one(&sg, test->b.buffer, PIECES * 4096);
 	sg_dma_address(&sg) = test->b.dma;
 	sg_dma_len(&sg) = PIECES * 4096;

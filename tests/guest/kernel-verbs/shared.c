@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * shared.c: a shared receive queue of two RC connections: order, fullness, limit,
- * and slots of a QP that goes away with completions that nobody has polled.
+ * shared.c: a shared receive queue of two RC connections: order, a full queue,
+ * limit, and resizing. Also the slots of a QP that is destroyed with
+ * completions that were not polled.
  */
 #include "kernel_verbs.h"
 
@@ -10,15 +11,16 @@
 #define MESSAGE 256
 #define SLOTS_WANTED 16
 #define SENT 1000	/* wr_id of sends */
-#define IDS (BUFFER_SIZE / MESSAGE)	/* more than are ever posted */
+#define IDS (BUFFER_SIZE / MESSAGE)	/* more than are posted at a time */
 
 struct shared {
 	struct test *test;
 	struct ib_srq *srq;
 	struct end from[2];
 	struct end to[2];
-	u32 size;		/* what the SRQ says that it takes */
-	u32 posted;		/* wr_ids are this, modulo IDS */
+	u32 size;		/* max_wr that the SRQ reports */
+	/* Number of posted requests; the wr_id is this number modulo IDS */
+	u32 posted;
 	u32 taken;
 	struct completion limit;
 	atomic_t events;
@@ -34,7 +36,10 @@ static void srq_event(struct ib_event *event, void *context)
 	complete(&shared->limit);
 }
 
-/* All buffers of the SRQ are in that of the first receiving end. */
+/*
+ * Returns the buffer of a request. All buffers of the SRQ are in that of the
+ * first receiving end.
+ */
 static u8 *slot_buffer(struct shared *shared, u32 id)
 {
 	return shared->to[0].buffer + id * MESSAGE;
@@ -64,7 +69,9 @@ static int send(struct shared *shared, int pair, u32 length)
 	return ib_post_send(shared->from[pair].qp, &wr, NULL);
 }
 
-/* One message through one of the pairs, into the slot that was posted first */
+/*
+ * Sends a message through one of the pairs; it must arrive in the oldest slot.
+ */
 static bool message(struct shared *shared, int pair, u8 seed)
 {
 	u32 id = shared->taken % IDS, length = 1 + seed % MESSAGE;
@@ -131,7 +138,10 @@ static void limit(struct shared *shared)
 	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_LIMIT) == -EINVAL);
 }
 
-/* Full, and as it is in the middle of the ring, the order goes round its end. */
+/*
+ * Resizes a full queue. The queue is filled in the middle of the ring, so that
+ * the order crosses the end.
+ */
 static bool resize_to(struct shared *shared, u32 max_wr)
 {
 	struct ib_srq_attr attr = { .max_wr = max_wr };
@@ -155,7 +165,10 @@ static bool resize_to(struct shared *shared, u32 max_wr)
 	return true;
 }
 
-/* Empty; from where the next request will be posted it depends how far it goes. */
+/*
+ * Shrinks an empty queue. The smallest possible size depends on the slot of the
+ * next request.
+ */
 static bool shrink(struct shared *shared)
 {
 	struct ib_srq_attr attr = { .max_wr = SLOTS_WANTED };
@@ -190,7 +203,7 @@ static void resize(struct shared *shared)
 	if (!resize_to(shared, 4 * SLOTS_WANTED) ||
 	    !resize_to(shared, shared->size + 1))
 		return;
-	/* As many as are posted must fit. */
+	/* The new size must have room for all posted requests. */
 	attr.max_wr = shared->size - 1;
 	EXPECT(test, ib_modify_srq(shared->srq, &attr, IB_SRQ_MAX_WR) == -EINVAL);
 	while (shared->posted != shared->taken)
@@ -210,7 +223,10 @@ static void last_wqe(struct shared *shared)
 	       shared->to[1].event_type == IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
-/* What a QP has received and nobody has polled is gone with it, the slots not. */
+/*
+ * Completions of a destroyed QP that were not polled are dropped, but their
+ * slots must be free again.
+ */
 static void unpolled(struct shared *shared)
 {
 	struct test *test = shared->test;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * untrusted.c: completions that no honest device writes. The test writes them into
- * the ring of a CQ in the device's place; the driver must tell nobody of them, and
- * must not believe what would lead it to other memory.
+ * untrusted.c: CQEs that no valid device writes. The test writes them into the
+ * ring of a CQ in place of the device. The driver must report no completion for
+ * them, and must not use a value that leads to other memory.
  */
 #include "kernel_verbs.h"
 
@@ -15,7 +15,7 @@
 
 struct forged {
 	struct test *test;
-	struct ib_cq *cq;	/* the device completes nothing here */
+	struct ib_cq *cq;	/* CQ in which the device completes nothing */
 	struct ib_qp *qp;
 	struct ib_srq *srq;
 	struct ib_qp *srq_qp;
@@ -36,7 +36,7 @@ static void cqe_write(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
 		control |= QRNIC_CQE_PHASE_MASK;
 	cqe.control = cpu_to_le32(control);
 	*at = cqe;
-	/* The driver copies it with ordinary loads. */
+	/* Needed because the driver copies the CQE with ordinary loads. */
 	smp_wmb();
 }
 
@@ -49,7 +49,7 @@ static struct qrnic_cqe cqe_of(const struct ib_qp *qp, u32 index)
 	};
 }
 
-/* Number of completions that polling finds after this CQE */
+/* Returns the number of completions that polling finds after this CQE. */
 static int polled_with(struct forged *forged, struct qrnic_cqe cqe, u8 opcode,
 		       u8 status, struct ib_wc *wc)
 {
@@ -96,12 +96,14 @@ static void datagrams(struct forged *forged)
 
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
 	       wc.status == IB_WC_SUCCESS && wc.wr_id == 300 && wc.byte_len == LENGTH);
-	/* Shorter than what is before the payload */
+	/* Shorter than the headers before the payload */
 	cqe = cqe_of(forged->datagram_qp, 1);
 	cqe.byte_len = cpu_to_le32(sizeof(struct ib_grh) - 1);
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
 	       wc.wr_id == 301 && wc.status == IB_WC_LOC_LEN_ERR);
-	/* Headers of a kind that there is not, bits beyond a QPN and a service level */
+	/*
+	 * Headers of an unknown kind, and bits beyond a QPN and a service level
+	 */
 	cqe = cqe_of(forged->datagram_qp, 2);
 	cqe.network = U8_MAX;
 	cqe.sl = U8_MAX;
@@ -109,7 +111,10 @@ static void datagrams(struct forged *forged)
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
 	       wc.network_hdr_type <= RDMA_NETWORK_IPV6 && wc.sl <= 15 &&
 	       wc.src_qp <= 0xffffff);
-	/* An RDMA write may have any length, but does not come to datagrams. */
+	/*
+	 * An RDMA write may have any length, but is never received by a
+	 * datagram QP.
+	 */
 	cqe = cqe_of(forged->datagram_qp, 3);
 	cqe.byte_len = cpu_to_le32(LENGTH + 1);
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV_RDMA_WITH_IMM, &wc) == 1 &&
@@ -117,7 +122,9 @@ static void datagrams(struct forged *forged)
 	       wc.status == IB_WC_LOC_LEN_ERR);
 }
 
-/* A queue pair of a process; the job sees to it that there is one. */
+/*
+ * Returns the number of a queue pair of a process, which the job has created.
+ */
 static u32 user_qpn(struct test *test)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(test->dev);
@@ -141,10 +148,13 @@ static void queues(struct forged *forged)
 	struct qrnic_cqe cqe = cqe_of(forged->qp, 0);
 	struct ib_wc wc;
 
-	/* Sends: none is posted. */
+	/* A send, although none is posted. */
 	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_SEND, &wc));
 	EXPECT(test, !polled(forged, cqe_of(forged->qp, 1U << 31), QRNIC_CQE_SEND, &wc));
-	/* Receives: beyond what is posted, then one of them, and that once more. */
+	/*
+	 * Receives: an index that is not posted, then a posted one, and that
+	 * again.
+	 */
 	EXPECT(test, !polled(forged, cqe_of(forged->qp, RECEIVES), QRNIC_CQE_RECV, &wc));
 	EXPECT(test, !polled(forged, cqe_of(forged->qp, U32_MAX), QRNIC_CQE_RECV, &wc));
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
@@ -156,10 +166,16 @@ static void queues(struct forged *forged)
 	cqe.byte_len = cpu_to_le32(LENGTH + 1);
 	EXPECT(test, polled(forged, cqe, QRNIC_CQE_RECV, &wc) == 1 &&
 	       wc.wr_id == 101 && wc.status == IB_WC_LOC_LEN_ERR);
-	/* A receive of no known kind is still one: the consumer must not take it for a send. */
+	/*
+	 * A receive of unknown kind must be reported as a receive, because the
+	 * user must not mistake it for a send.
+	 */
 	EXPECT(test, polled(forged, cqe_of(forged->qp, 2), QRNIC_CQE_RECV | 0x7f, &wc) == 1 &&
 	       wc.wr_id == 102 && wc.opcode == IB_WC_RECV);
-	/* In an error only the bit that says receive counts, and no length does. */
+	/*
+	 * In an error only the receive bit of the opcode is valid, and the
+	 * length is ignored.
+	 */
 	cqe = cqe_of(forged->qp, 3);
 	cqe.byte_len = cpu_to_le32(LENGTH + 1);
 	EXPECT(test, polled_with(forged, cqe, QRNIC_CQE_RECV_RDMA_WITH_IMM,
@@ -175,7 +191,10 @@ static void others(struct forged *forged)
 	u32 user = user_qpn(test);
 	struct ib_wc wc;
 
-	/* A queue pair that completes in another CQ, one of a process, and none */
+	/*
+	 * A queue pair of another CQ, a queue pair of a process, and an unknown
+	 * number
+	 */
 	EXPECT(test, !polled(forged, cqe_of(test->a.qp, 0), QRNIC_CQE_SEND, &wc));
 	EXPECT(test, !polled(forged, cqe_of(test->a.qp, 0), QRNIC_CQE_RECV, &wc));
 	if (EXPECT(test, user)) {
@@ -193,9 +212,9 @@ static void slots(struct forged *forged)
 	struct qrnic_cqe cqe = cqe_of(forged->srq_qp, 0);
 	struct ib_wc wc;
 
-	/* Of the queue pair's own receive queue, which it has not */
+	/* A receive queue of the queue pair, which has none */
 	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
-	/* An SRQ that is not the queue pair's */
+	/* An SRQ that the queue pair does not use */
 	cqe.srqn = cpu_to_le32(to_qrnic_srq(forged->srq)->srqn + 1);
 	EXPECT(test, !polled(forged, cqe, QRNIC_CQE_RECV, &wc));
 
@@ -280,7 +299,7 @@ void test_untrusted(struct test *test)
 		ib_destroy_cq(forged.cq);
 }
 
-/* Doorbell pages that a context has, as if the CPU's pages were that large */
+/* Sets the doorbell pages of a context, as if pages of the CPU were larger. */
 void doorbell_group(struct test *test, u32 count)
 {
 	WRITE_ONCE(to_qrnic_dev(test->dev)->db_group, count);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-# Runs rdma-core's own tests/run_tests.py, unmodified, and prints TAP: a test that was
-# skipped or failed is good only when the list of agreed ones names it with that reason.
+# Runs the unmodified tests/run_tests.py of rdma-core and prints TAP. A test that was skipped or
+# failed counts as good only if the list of agreed tests names it with that reason.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """suite.py --first NUMBER TESTS-DIRECTORY AGREED-LIST [option of run_tests.py...]
 
-In the environment: VERSIONS, words PROJECT=VERSION of what runs here
+The environment variable VERSIONS has words PROJECT=VERSION: the projects that run here.
 """
 
 import fnmatch
@@ -42,7 +42,7 @@ class Agreement:
                     self.rules.append([kind, *parts[1:], 0])
 
     def find(self, failed, test, message):
-        """The TAP directive for what happened, or None when nobody agreed to it."""
+        """Returns the TAP directive for a skip or failure, or None if no line of the list names it."""
         for rule in self.rules:
             if (rule[0] == "fault" or failed == (rule[0] == "fails")) and fnmatch.fnmatchcase(test, rule[1]) and rule[2] in message:
                 rule[4] += 1

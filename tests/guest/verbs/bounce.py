@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-# Tries each verb that gives the adapter memory of this process, in a guest whose kernel copies all DMA.
+# Calls each verb that registers memory of this process, in a guest whose kernel copies all DMA.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""bounce.py DEVICE: prints a line of TAP-like result for each verb; status 0 if each fails with EOPNOTSUPP"""
+"""bounce.py DEVICE: prints a result line for each verb; the status is 0 if each verb fails with EOPNOTSUPP"""
 
 import errno
 import fcntl
@@ -25,7 +25,7 @@ F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 
 
 def dma_buf():
-    """A dma-buf over pages of a memfd."""
+    """Returns a dma-buf of the pages of a memfd."""
     memfd = os.memfd_create("bounce", os.MFD_ALLOW_SEALING)
     os.ftruncate(memfd, LENGTH)
     fcntl.fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK)

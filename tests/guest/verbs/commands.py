@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Issues commands by way of verbs: short ones, or some for which the device takes its time.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""commands.py DEVICE short COUNT | DEVICE long COUNT: the latter with all of the device's memory"""
+"""commands.py DEVICE short COUNT | DEVICE long COUNT: executes commands; long ones clear the device memory"""
 
 import sys
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # Opens contexts until the adapter has no doorbell page left, and checks the mappings of each.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""contexts.py DEVICE BYTES COUNT: opens up to COUNT + 1 contexts, with doorbells of BYTES each; status 0 if COUNT were
-opened, and with BYTES above 4096 not one more"""
+"""contexts.py DEVICE BYTES COUNT: opens up to COUNT + 1 contexts, with BYTES of doorbell pages each.
+The status is 0 if COUNT contexts were opened. With BYTES above 4096 one more context must fail."""
 
 import sys
 
@@ -11,7 +11,7 @@ from pyverbs.pyverbs_error import PyverbsRDMAError
 
 
 def mappings():
-    """The sizes of all mappings of the device"""
+    """Returns the sizes of all mappings of the device."""
     sizes = []
     with open("/proc/self/maps") as maps:
         for line in maps:

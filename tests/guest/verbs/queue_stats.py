@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# Compares the statistics of queues of netlink (family "netdev") with those of ethtool -S, and checks that each NAPI
-# instance names an interrupt of the adapter.
+# Compares the statistics of queues from netlink (family "netdev") with those of ethtool -S. Also checks that each
+# NAPI instance has an interrupt of the adapter.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """queue_stats.py INTERFACE"""
 
@@ -27,7 +27,7 @@ def attributes(data):
 
 
 def ask(family, command, flags, sent):
-    """All answers to a generic netlink request"""
+    """Returns all replies to a generic netlink request."""
     answers = []
     body = struct.pack("=BBxx", command, 1)
     for kind, data in sent.items():
@@ -49,7 +49,7 @@ def ask(family, command, flags, sent):
 
 
 def ethtool(interface):
-    """(queue, statistic) -> value, and the sums"""
+    """Returns the value of each (queue, statistic), and the sums."""
     text = subprocess.run(["ethtool", "-S", interface], check=True, capture_output=True, text=True).stdout
     return {(int(queue), f"{side}_{what}"): int(value)
             for side, queue, what, value in re.findall(r"^ *([rt]x)(\d+)_(packets|bytes): (\d+)$", text, re.M)}

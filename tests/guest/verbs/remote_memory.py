@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-# Atomic writes, flushes and device memory between two hosts, one of which may have another
-# make of adapter: both ends are in turn the one that asks.
+# Tests atomic writes, flushes and device memory between two hosts, one of which may have another adapter.
+# Each end is the requester once.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Atomic writes, device memory and flushes; without SERVER, waits for the other end."""
+"""Runs atomic writes, device memory and flushes; without SERVER, waits for the peer."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ def check(condition, text):
 
 
 class Peer:
-    """A line of JSON at a time."""
+    """Exchanges lines of JSON with the peer."""
 
     def __init__(self, server):
         if server:
@@ -116,7 +116,7 @@ class End:
         return (self.mr.buf + offset, length, self.mr.lkey)
 
     def ask(self):
-        """Writes data, then the flag; has all of it flushed; and writes many flags."""
+        """Writes data, then the flag, flushes both, and writes many flags."""
         key, address = self.other["key"], self.other["address"]
         data = os.urandom(DATA)
         self.mr.write(data, DATA)
@@ -147,7 +147,7 @@ class End:
             check(self.mr.read(8, FLAG + 8 + 8 * i) == last.to_bytes(8, "little"), "an atomic write is missing")
 
     def ask_device_memory(self):
-        """The other end's device memory, addressed from 0."""
+        """Writes to the device memory of the peer, addressed from 0."""
         key = self.other["dm_key"]
         if key is None:
             self.peer.exchange(None)
@@ -173,7 +173,7 @@ class End:
             check(self.dm.copy_from_dm(8, 16) == (60).to_bytes(8, "little") + b"onboard!", "sum or flag is wrong")
 
     def ask_too_much(self):
-        """Nobody here has memory that outlives a loss of power, nor any behind the region's end."""
+        """Checks that a flush to persistent memory, or a write behind the region, fails."""
         if self.flush:
             self.post("wr_flush", self.other["key"], self.other["address"], 8, e.IBV_FLUSH_PERSISTENT, e.IBV_FLUSH_RANGE)
         else:
@@ -205,7 +205,7 @@ def main():
             else:
                 answer()
         if first:
-            # The refusal took both ends to the error state.
+            # The error has moved both ends to the error state.
             end.qp.close()
             end.cq.close()
             end.connect()
