@@ -4,12 +4,12 @@
  * immediate reaction.
  *
  * The driver detects a fatal state by an event, a failed command, a periodic
- * read of the health registers, or a call of the PCI core. Then
- * qrnic_report_fatal() resets the device, which ends its DMA. The function also
- * fails all commands, and schedules event_work (event.c) and the recovery
- * (recovery.c). The result of qrnic_healthy() is false from then until state.c
- * has started the device again (manual, Fatal state). The lock core->fatal_lock
- * protects the condition and the description of the failure.
+ * read of the registers, or a call of the PCI core. Then qrnic_report_fatal()
+ * resets the device, which ends its DMA. The function also fails all commands,
+ * and schedules event_work (event.c) and the recovery (recovery.c). The result
+ * of qrnic_healthy() is false from then until state.c has started the device
+ * again (manual, Fatal state). The lock core->fatal_lock protects the condition
+ * and the description of the failure.
  */
 #include "core/core.h"
 

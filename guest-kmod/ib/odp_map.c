@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * odp_map.c: the pages of a region on demand (manual, Paging on demand): their
- * lists, their mapping, and the end of a mapping when the kernel reclaims a
- * page.
+ * lists, their mapping, and its end when the kernel reclaims a page.
  *
  * The caller is odp_fault.c: qrnic_odp_page_in() pins the page lists, maps the
  * pages through the RDMA core, and writes their entries. An MMU notifier
