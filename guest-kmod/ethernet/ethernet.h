@@ -72,7 +72,7 @@ struct qrnic_eth_cq {
 	struct qrnic_ring ring;
 	u32 log_size;
 	u32 consumer;
-	/* sequence number of the last request for an event */
+	/* Sequence number of the last request for an event */
 	u32 sequence;
 	bool adaptive;		/* true if DIM chooses the moderation */
 	u16 events;		/* number of events that DIM knows of */
@@ -131,7 +131,7 @@ struct qrnic_eth_drops {
 struct qrnic_tx_slot {
 	struct sk_buff *skb;	/* skb or frame is set, the other is NULL */
 	struct xdp_frame *frame;
-	/* bytes on the wire, counting the headers of all segments */
+	/* Bytes on the wire, counting the headers of all segments */
 	unsigned int bytes;
 	/* Number of frames on the wire */
 	u32 packets;
@@ -192,7 +192,7 @@ struct qrnic_rx_slot {
 
 /* Train: TCP segments that one poll joins to one skb (coalesce.c) */
 struct qrnic_train {
-	/* skb of the first frame; NULL if there is no train */
+	/* Skb of the first frame; NULL if there is no train */
 	struct sk_buff *skb;
 	/* Number of frames in the train */
 	u16 frames;
@@ -217,7 +217,7 @@ struct qrnic_rx {
 	/* Index of the WQE that the next frame uses */
 	u32 consumer;
 	struct xdp_rxq_info xdp_rxq;
-	/* frames that an XDP program dropped, or that failed there */
+	/* Frames that an XDP program dropped, or that failed there */
 	u64 xdp_drop;
 	u64 xdp_tx;
 	u64 xdp_redirect;

@@ -55,7 +55,7 @@ struct qrnic_ib_dm {
 	struct ib_dm ibdm;
 	struct qrnic_ib_map map;
 	u32 number;
-	/* offset in the device memory, in bytes */
+	/* Offset in the device memory, in bytes */
 	u64 offset;
 };
 

@@ -241,7 +241,7 @@ void qrnic_odp_event(struct qrnic_ib_dev *dev, u32 number)
 
 struct odp_range {
 	struct qrnic_ib_odp *odp;
-	/* address as users of the key name it */
+	/* Address as users of the key name it */
 	u64 address;
 	u64 length;
 };

@@ -32,7 +32,7 @@
 
 /* Region on demand */
 struct qrnic_ib_odp {
-	/* entry of dev->odps, by the index of the key */
+	/* Entry of dev->odps, by the index of the key */
 	struct qrnic_ib_object object;
 	struct qrnic_ib_dev *dev;
 	struct qrnic_ib_mr *mr;
@@ -42,7 +42,7 @@ struct qrnic_ib_odp {
 	u64 length;
 	/* True for a region of the whole address space (implicit) */
 	bool implicit;
-	/* weight of the arrays of an explicit region, in page lists */
+	/* Weight of the arrays of an explicit region, in page lists */
 	int weight;
 	/* Parts of an implicit region, by address; under table.mutex */
 	struct xarray parts;

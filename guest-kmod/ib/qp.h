@@ -40,7 +40,7 @@ struct qrnic_ib_carrier {
 	/* Random key, which a process needs to join members */
 	u64 key;
 #ifdef CONFIG_CGROUP_RDMA
-	/* cgroup that is charged for the carrier */
+	/* Cgroup that is charged for the carrier */
 	struct rdma_cgroup *cgroup;
 #endif
 	/*
@@ -69,11 +69,11 @@ struct qrnic_ib_qp {
 	u8 driver_type;
 	/* options (QRNIC_QPO_*) of this end of the connection */
 	u8 options;
-	/* options in force, as the device last reported */
+	/* Options in force, as the device last reported */
 	u8 options_in_force;
 	/* Service level that the caller requested; under mutex */
 	u8 sl;
-	/* level that follows from the address vector */
+	/* Level that follows from the address vector */
 	u8 av_level;
 	/* One more than the level that the caller requested, or 0 */
 	u8 priority;
@@ -83,7 +83,7 @@ struct qrnic_ib_qp {
 	 * of; or NULL. Written under the mutex
 	 */
 	struct qrnic_ib_carrier __rcu *carrier;
-	/* share that this end requested or accepted; or NULL */
+	/* Share that this end requested or accepted; or NULL */
 	struct qrnic_ib_share *share;
 	u32 rss;			/* number of the table for RSS, or 0 */
 	/* Doorbell page of its own, or NULL */

@@ -308,7 +308,7 @@ static bool qrnic_qp_transition_is_ok(enum ib_qp_type type, enum ib_qp_state fro
 struct qp_change {
 	struct ib_qp_attr *attr;
 	int mask;			/* attributes of the caller (IB_QP_*) */
-	/* attributes for the device (QRNIC_QP_*) */
+	/* Attributes for the device (QRNIC_QP_*) */
 	u32 attributes;
 	enum ib_qp_state next;
 	struct qrnic_modify_qp_req request;

@@ -86,18 +86,17 @@ struct qrnic_ib_dev {
 	wait_queue_head_t number_released;
 
 	/*
-	 * Shared connections that the driver creates (sharing.c), and the links
-	 * by the numbers of their carrier QPs
+	 * Protects the shared connections that the driver creates (sharing.c):
+	 * their shares, their links by the numbers of their carrier QPs, and
+	 * dead_links. Taken before the mutex of a QP.
 	 */
-	/* Protects the next three; taken before the mutex of a QP */
 	struct mutex sharing_mutex;
 	struct list_head shares;
 	/* Links to be freed when sharing_mutex is released */
 	struct list_head dead_links;
 	struct xarray share_links;
 
-	/* Numbers of address spaces (user_memory.c) */
-	/* Protects the next three members */
+	/* Protects the numbers of address spaces (user_memory.c) */
 	struct mutex address_space_mutex;
 	DECLARE_HASHTABLE(address_space_mms, 6);
 	struct xarray address_spaces;

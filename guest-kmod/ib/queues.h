@@ -62,7 +62,7 @@ struct qrnic_ib_request {
 #define QRNIC_SLOT_POSTED U32_MAX
 struct qrnic_ib_slot {
 	u64 wr_id;
-	/* next free slot, or QRNIC_SLOT_POSTED */
+	/* Next free slot, or QRNIC_SLOT_POSTED */
 	u32 link;
 	u32 bytes;
 };

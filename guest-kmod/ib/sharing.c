@@ -35,7 +35,7 @@ struct qrnic_ib_share_link {
 	struct qrnic_ib_carrier *carrier;
 	/* Number of the peer's carrier; 0 in a share that replies */
 	u32 peer_number;
-	/* options of the carrier (QRNIC_QPO_*) */
+	/* Options of the carrier (QRNIC_QPO_*) */
 	u8 options;
 	/* True if the carrier is in RTS */
 	bool connected;

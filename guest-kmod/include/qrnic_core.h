@@ -149,7 +149,7 @@ static inline u8 qrnic_qp_options(const struct qrnic_caps *caps)
 struct qrnic_auxdev {
 	struct auxiliary_device adev;
 	struct qrnic_dev *qdev;
-	/* result of the driver's probe, because the bus does not return it */
+	/* Result of the driver's probe, because the bus does not return it */
 	int error;
 };
 
@@ -666,7 +666,7 @@ struct qrnic_sparse_list {
 	 * mutex
 	 */
 	u32 users;
-	/* entry of table->empty or of the list of unlinked lists */
+	/* Entry of table->empty or of the list of unlinked lists */
 	struct list_head link;
 	/* Owner, for the caller between unlink() and lists_free() */
 	void *owner;
