@@ -37,9 +37,9 @@ ets_refused() { ! dcb ets set dev "$NIC0" tc-tsa all:strict >dcb.log 2>&1 && cat
 step "turns cannot be set" ets_refused
 trusted() { dcb apptrust show dev "$NIC0" | grep -x 'order: dscp *' && [ -z "$(entries)" ]; }
 step "DSCPs count, and the map is empty" trusted
-step "a default priority is refused" refused default-prio 3
-step "priorities of Ethernet types are refused" refused ethtype-prio 0x8906:3
-step "priorities of PCPs are refused" refused pcp-prio 1nd:3
+step "a default priority is rejected" refused default-prio 3
+step "priorities of Ethernet types are rejected" refused ethtype-prio 0x8906:3
+step "priorities of PCPs are rejected" refused pcp-prio 1nd:3
 without() { unsupported show dev "$NIC1" && unsupported add dev "$NIC1" dscp-prio 26:3; }
 step "there is no map without priorities" without
 
@@ -221,7 +221,7 @@ app("del", "26:5", "0:2")
 expect(connected(26), 0)
 PYTHON
 level() { python3 map.py "$RDMA0" "$NIC0" "$(gid_index "$RDMA0" 4)" "$(gid_index "$RDMA0" 4 v1)" "$@"; }
-step "what a modification of the map concerns" level
+step "new and modified objects use a changed map" level
 
 step "an entry is added again" app add 26:3 "26:3 "
 device=pci/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
@@ -233,14 +233,14 @@ step "leaves the map" kept
 ip link del tagged
 away() { ip netns add apart && ip link set "$NIC0" netns apart && ip -n apart link set "$NIC0" netns 1; }
 back() { ip addr add "10.77.0.$GUEST/24" dev "$NIC0" && ip link set "$NIC0" up && wait_until 20 nic_has_gid "$NIC0"; }
-step "the interface goes to another namespace, and comes back" away
+step "the interface moves to another namespace, and back" away
 step "and has its address" back
 empty() { [ -z "$(entries)" ] && level 0; }
 step "the map is empty" empty
 again() { app add 26:4 "26:4 " && level 4; }
-step "and takes entries" again
+step "and accepts entries" again
 anew() { bounded 60 modprobe -r qrnic_ib qrnic && bounded 60 modprobe -a qrnic qrnic_ib && nic_setup && nic_export && [ -n "$RDMA0" ]; }
-step "the driver goes, and comes back" anew
+step "the driver is unloaded, and loaded again" anew
 step "the map is empty" empty
 
 kernel_clean "the kernel logs are clean"

@@ -26,23 +26,23 @@ verified() {
 
 verified "go-back-N" riostream
 seen "go-back-N"
-both "nobody spoke of selective repeat" "[ $(count tx_sack) = 0 ] && [ $(count buffered_packets) = 0 ]"
+both "no packet of selective repeat was sent" "[ $(count tx_sack) = 0 ] && [ $(count buffered_packets) = 0 ]"
 
 # The connecting end requests the options, and its peer accepts them.
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
 verified "selective repeat" riostream
 seen "selective repeat"
-both "what came ahead was kept and told" "[ \$(cat $counters/buffered_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
+both "packets out of order were buffered and reported" "[ \$(cat $counters/buffered_packets) -gt 0 ] && [ \$(cat $counters/rx_sack) -gt 0 ]"
 
 # Adaptive routing may reorder writes to one address, so only tools that wait for completions may use it. This tool
 # does not wait. The program at guest 1 has not agreed, so the request of guest 2 must have no effect.
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=0 QRNIC_ADAPTIVE_ROUTING=1
 verified "adaptive routing, which one end has not agreed to" riostream
-both "nothing was placed ahead so far" "[ \$(cat $counters/placed_packets) = 0 ]"
+both "no packet was placed out of order so far" "[ \$(cat $counters/placed_packets) = 0 ]"
 export QRNIC_ADAPTIVE_ROUTING=1
 verified "adaptive routing" rstream
 seen "adaptive routing"
-both "what came ahead of its turn was placed" "[ \$(cat $counters/placed_packets) -gt 0 ]"
+both "packets out of order were placed" "[ \$(cat $counters/placed_packets) -gt 0 ]"
 [ "$GUEST" = 1 ] || export QRNIC_SELECTIVE_REPEAT=1
 verified "both" rstream
 seen "both"

@@ -82,7 +82,7 @@ check() {
     together $status "$1"
 }
 check "the parameters have the values of a reset" "eval values | diff - <(cut -d' ' -f1,2 params)"
-check "each takes its range and nothing else" ranges
+check "each accepts values in its range only" ranges
 check "the lowest and the highest rate agree" rates
 check "all is as it was" "eval values | diff - <(cut -d' ' -f1,2 params)"
 
@@ -147,7 +147,7 @@ none="[ \$marked = 0 ] && [ \$sent = 0 ] && [ \$handled = 0 ] && [ \$ignored = 0
 step "off: no marks, no CNPs" "$none" "$none"
 free=$rate
 put 2 ect_enable 1
-step "a receiver that is off says nothing of marks" "$none" "$none && [ \$waits = 0 ]"
+step "a disabled receiver sends no CNP for marks" "$none" "$none && [ \$waits = 0 ]"
 put 1 np_enable 1
 step "a sender that is off ignores CNPs" "[ \$marked -gt 0 ] && [ \$sent -gt 0 ] && [ \$handled = 0 ]" \
     "[ \$marked = 0 ] && [ \$handled = 0 ] && [ \$ignored -gt 0 ] && [ \$waits = 0 ]"
@@ -187,7 +187,7 @@ barrier "marks end"
 fast_again() { observe 1 "recovers"; [ "$rate" -gt $((free / 4)) ]; }
 status=0
 [ "$GUEST" != 2 ] || wait_until 30 fast_again || status=1
-together $status "without marks the rate comes back"
+together $status "without marks the rate recovers"
 step "and there are no more CNPs" "$none" "$none && [ \$rate -gt $((free / 4)) ]"
 # Nothing is lost on this wire.
 total() { cat "$counters/$1"; }
@@ -200,7 +200,7 @@ fi
 status=$?
 [ "${BARRIER_VALUES% *}" = "${BARRIER_VALUES#* }" ] || status=1
 [ $status = 0 ] || echo "# CNPs sent, received: $BARRIER_VALUES"
-together $status "not more CNPs than marks, and each has come"
+together $status "there are at most as many CNPs as marks, and each has arrived"
 
 [ "$GUEST" != 2 ] || kill $flow
 barrier "flow ends"

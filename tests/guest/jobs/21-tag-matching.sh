@@ -37,7 +37,7 @@ killed() {
 export -f queue_pairs none_left killed
 export gid4
 for round in 1 2 3; do
-    try "killed in the middle, nothing is left, $round" killed
+    try "killed while it runs, no object is left, $round" killed
 done
 try "the provider's test afterwards" "$(provider "" "$gid4")"
 # The example, with all of its options

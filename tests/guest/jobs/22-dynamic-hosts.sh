@@ -22,10 +22,10 @@ for device in "$RDMA0" "$RDMA1"; do
     sleep 0.1
     # Targets are in the first guest only, initiators in the second.
     if [ "$GUEST" = 1 ]; then
-        try "$link: connections were accepted, and some refused" \
+        try "$link: connections were accepted, and some rejected" \
             "[ \$(counter $device dynamic_accepts) -gt 50 ] && [ \$(counter $device tx_cnak) -gt 8 ]"
     else
-        try "$link: connections were made, and given up" \
+        try "$link: connections were made, and closed" \
             "[ \$(counter $device dynamic_connects) -gt 50 ] && [ \$(counter $device dynamic_disconnects) -gt 50 ]"
     fi
 done

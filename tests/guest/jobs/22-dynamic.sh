@@ -19,7 +19,7 @@ else
     skip "page faults without memory" "this kernel has no module for it: $(tail -n 1 refuse.log)"
 fi
 sleep 0.1
-try "connections were made, given up and refused" \
+try "connections were made, closed and rejected" \
     "[ \$(cat $counters/dynamic_connects) -gt 100 ] && [ \$(cat $counters/dynamic_disconnects) -gt 100 ] && [ \$(cat $counters/rx_cnak) -gt 3 ]"
 
 # shellcheck disable=SC2317  # called through try

@@ -62,7 +62,7 @@ export -f carriers one_for_all
 export QRNIC_SHARED_CONNECTION=1
 programs "go-back-N"
 [ "$(value tx_sack | head -1)" = 0 ] && [ "$(value rx_inner_early)" = 0 ]
-together $? "nobody spoke of selective repeat, and nothing went ahead"
+together $? "no packet of selective repeat was sent, and none out of order"
 QRNIC_SELECTIVE_REPEAT=1 programs "selective repeat"
 [ "$(value tx_sack | head -1)" -gt 0 ] && [ "$(value rx_inner_early)" -gt 0 ]
 together $? "what was of other members went ahead"
@@ -105,6 +105,6 @@ fi
 together $status "rping from Soft-RoCE"
 [ "$(value tx_inner)" = "$before" ]
 together $? "Soft-RoCE sees nothing of it"
-both "nothing is left" "! rdma -dd resource show qp | grep -E 'comm (rping|ib_.*_bw|ucmatose)'"
+both "no object is left" "! rdma -dd resource show qp | grep -E 'comm (rping|ib_.*_bw|ucmatose)'"
 kernel_clean "the kernel logs are clean"
 finish

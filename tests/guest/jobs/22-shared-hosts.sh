@@ -22,7 +22,7 @@ for version in 4 6; do
     pair "all to all, go-back-N, IPv$version" 18612 "$(program "$gid")" "$(program "$gid" "" guest1)"
     seen "go-back-N, IPv$version"
 done
-both "nobody spoke of selective repeat, and nothing went ahead" \
+both "no packet of selective repeat was sent, and none out of order" \
     "sleep 0.1; [ \$(cat $port/tx_sack) = 0 ] && [ \$(cat $device/rx_inner_early) = 0 ] && [ \$(cat $device/rx_inner) -gt 1000 ]"
 for version in 4 6; do
     gid=$(gid_index "$RDMA0" $version)
@@ -30,8 +30,8 @@ for version in 4 6; do
         "$(program "$gid" QRNIC_SELECTIVE_REPEAT=1 guest1)"
     seen "selective repeat, IPv$version"
 done
-both "what was of other members went ahead, and none failed" \
+both "packets of other members were delivered early, and no member failed" \
     "sleep 0.1; [ \$(cat $device/rx_inner_early) -gt 0 ] && [ \$(cat $port/rx_sack) -gt 0 ] && [ \$(cat $device/members_failed) = 0 ]"
-both "nothing is left" "! rdma -dd resource show qp | grep qrnic-shared"
+both "no object is left" "! rdma -dd resource show qp | grep qrnic-shared"
 kernel_clean "the kernel logs are clean"
 finish

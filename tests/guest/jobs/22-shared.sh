@@ -30,7 +30,7 @@ done
 try "connections that share and do not know it, selective repeat" "$(unknowing "$gid6" "$gid4" QRNIC_SELECTIVE_REPEAT=1)"
 # The guest has one processor, and the program keeps it until it sleeps. So the program sees its connections fail
 # before the driver receives the event of their carrier.
-try "connections that share and do not know it, and let nobody else run" "$(unknowing "$gid4" "$gid6" "chrt -f 50")"
+try "shared connections of unmodified programs that keep the processor" "$(unknowing "$gid4" "$gid6" "chrt -f 50")"
 
 # Prints the number of queue pairs of the test programs whose details contain this text. Without -dd carriers are not
 # shown.

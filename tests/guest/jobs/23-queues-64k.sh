@@ -13,6 +13,6 @@ try "$count queue pairs: connected, and each used" "many_connections -d $RDMA0 -
 sed 's/^/# /' try.log
 try "each context was fetched and written back" "[ \$(cat $counters/context_misses) -gt $count ] &&
     [ \$(cat $counters/context_write_backs) -gt $count ]"
-try "none is left" "wait_until 60 eval '! rdma resource show qp | grep -q \"type RC\"'"
+try "no object is left" "wait_until 60 eval '! rdma resource show qp | grep -q \"type RC\"'"
 kernel_clean "the kernel log is clean"
 finish

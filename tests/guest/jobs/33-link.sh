@@ -48,7 +48,7 @@ if [ "$GUEST" = 2 ]; then
     link false && wait_until 5 port_is DOWN && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 0 ] && sleep 1 || status=1
     link true && wait_until 5 port_is ACTIVE || status=2
 fi
-together $status "the link and the port go down and come up under load"
+together $status "the link and the port go down and up under load"
 status=0
 wait "$process" || { status=$?; show load.log; }
 together $status "RDMA traffic outlasts a second without a link"
@@ -73,7 +73,7 @@ if [ "$GUEST" = 2 ]; then
     link true && wait_until 5 port_is ACTIVE || status=3
     [ $status = 0 ] || show load.log
 fi
-together $status "a queue pair gives up after its retries"
+together $status "a queue pair fails after its retries"
 kill "$process" 2>/dev/null
 wait
 pair "ibv_rc_pingpong with the link back" 18515 \

@@ -22,6 +22,6 @@ kill -0 $rings || status=3
 kill $rings 2>/dev/null
 wait $rings 2>/dev/null
 [ $status = 0 ] || { echo "# in round $i"; show rings.log; }
-result $status "the carrier follows the link while rings are made anew"
+result $status "the carrier follows the link while rings are replaced"
 kernel_clean "the kernel log is clean"
 finish

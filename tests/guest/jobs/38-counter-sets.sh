@@ -60,7 +60,7 @@ sleep 1
 result $? "the port counts it, too"
 stop_load
 [ "$(of_qp tx_write)" = 0 ]
-result $? "the counter goes with its queue pairs"
+result $? "the counter is destroyed with its queue pairs"
 after=$(port tx_write)
 [ "$after" -ge "$before" ] && [ "$after" = "$(ethtool -S "$NIC0" | awk '$1 == "tx_write:" { print $2 }')" ]
 result $? "and what it has counted stays with the port, once"

@@ -20,13 +20,13 @@ pair "ib_write_bw" 18516 "ib_write_bw -p 18516 -d $RDMA0 -x $gid -F -s 65536 -n 
 [ $(($(count link_tx_frames) - before)) -ge 3400 ]
 result $? "all of it went numbered"
 [ "$(count link_tx_lost)" = 0 ] && [ "$(count link_tx_refused)" = 0 ]
-result $? "nothing was given up or refused"
+result $? "no connection failed or was rejected"
 [ "$(count link_rx_gaps)" -gt 0 ] && [ "$(count link_rx_crc_errors)" -gt 0 ]
 result $? "the wire has lost and spoiled frames"
 [ "$(count link_tx_retransmissions)" -gt 0 ]
-result $? "the link has sent frames again"
+result $? "the link has retransmitted frames"
 [ "$(count retransmissions)" = 0 ] && [ "$(count out_of_sequence)" = 0 ]
-result $? "the transport has sent nothing again, and has missed nothing"
+result $? "the transport has retransmitted nothing, and detected no loss"
 ethtool -S "$NIC0" | grep -E 'link_|retransmissions|timeouts|out_of_sequence' >link.log
 show link.log
 kernel_clean "the kernel logs are clean"

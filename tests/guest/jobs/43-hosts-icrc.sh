@@ -16,6 +16,6 @@ pair "ibv_rc_pingpong does not get through" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -g $gid 10.99.1.1; [ \$? != 0 ]"
 status=0
 [ "$GUEST" != 1 ] || [ "$(cat "$dropped")" -gt 0 ] || status=1
-together $status "the frames were refused for their ICRC, and counted"
+together $status "the frames were dropped because of their ICRC, and counted"
 kernel_clean "the kernel logs are clean"
 finish

@@ -90,8 +90,8 @@ both "moderation is set" "ethtool -C $NIC0 rx-usecs 3000 rx-frames 32 tx-usecs 3
 barrier moderated
 both "an event waits" "t=\$(quickest); echo \$t; [ \$t -ge 3000 ]"
 ratio "rx-usecs 3000 rx-frames 32"
-both "the queues are made anew with it" "ethtool -G $NIC0 rx 256 && says 'rx-frames: 32' && t=\$(quickest) && echo \$t && [ \$t -ge 3000 ]"
-both "frames without a time, and more than the device has, are refused" "! ethtool -C $NIC0 rx-usecs 0 rx-frames 8 &&
+both "the queues are replaced with it" "ethtool -G $NIC0 rx 256 && says 'rx-frames: 32' && t=\$(quickest) && echo \$t && [ \$t -ge 3000 ]"
+both "a limit of frames without a time, and values above the limits, are rejected" "! ethtool -C $NIC0 rx-usecs 0 rx-frames 8 &&
     ! ethtool -C $NIC0 rx-usecs 65536 && ! ethtool -C $NIC0 tx-frames 100000 && says 'rx-usecs: 3000'"
 both "DIM is turned on" "ethtool -C $NIC0 adaptive-rx on adaptive-tx on && says 'Adaptive RX: on TX: on'"
 ratio "adaptive-rx on adaptive-tx on"

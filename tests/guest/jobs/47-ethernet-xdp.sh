@@ -104,7 +104,7 @@ ip addr add "10.78.0.$GUEST/24" dev tagged
 ip link set tagged up
 ip neigh replace "10.78.0.$PEER" lladdr "$address" dev tagged nud permanent
 barrier tagged
-both "without a program the device takes tags out" "ethtool -k $NIC0 | grep '^rx-vlan-offload: on'"
+both "without a program the device strips tags" "ethtool -k $NIC0 | grep '^rx-vlan-offload: on'"
 first "tx is attached once more" "attach off && attach tx"
 status=0
 if [ "$GUEST" = 2 ]; then
@@ -121,7 +121,7 @@ if [ "$GUEST" = 2 ]; then
     echo "# guest2: $(tagged) came back with their tag"
     all_tagged || status=1
 fi
-together $status "tx: each frame comes back with its tag"
+together $status "tx: each frame returns with its tag"
 ip link del tagged
 
 status=0
@@ -132,7 +132,7 @@ if [ "$GUEST" = 1 ]; then
 else
     ping -q -f -c 3000 -W 1 -w $((20 * TIME_FACTOR)) guest1 >/dev/null 2>&1
 fi
-together $status "programs and rings change while frames come"
+together $status "programs and rings change under traffic"
 first "an MTU with more than a page is refused" "! ip link set $NIC0 mtu 9000"
 first "off, and frames may be joined again" "attach off && feature on && ip link set $NIC0 mtu 9000 && ! attach pass && ip link set $NIC0 mtu 1500"
 echoes

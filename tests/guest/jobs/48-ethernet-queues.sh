@@ -32,11 +32,11 @@ spread() {
 flows="iperf3 -c guest1 -P 16 -n 16M"
 
 both "a ring pair for each processor" "ethtool -l $NIC0; [ \$(channels) = 2 ] && [ \$(ls -d /sys/class/net/$NIC0/queues/?x-* | wc -l) = 4 ]"
-both "each processor sends through its own" "cd /sys/class/net/$NIC0/queues && [ \$((16#\$(cat tx-0/xps_cpus))) = 1 ] && [ \$((16#\$(cat tx-1/xps_cpus))) = 2 ]"
-both "each has its vector on a processor of its own" "grep qrnic-comp /proc/interrupts; for irq in \$(awk '/qrnic-comp/ { print \$1 + 0 }' /proc/interrupts); do
+both "each processor sends through its own channel" "cd /sys/class/net/$NIC0/queues && [ \$((16#\$(cat tx-0/xps_cpus))) = 1 ] && [ \$((16#\$(cat tx-1/xps_cpus))) = 2 ]"
+both "each channel has its vector on another processor" "grep qrnic-comp /proc/interrupts; for irq in \$(awk '/qrnic-comp/ { print \$1 + 0 }' /proc/interrupts); do
     cat /proc/irq/\$irq/smp_affinity_list; done | sort -u | xargs | grep -x '0 1'"
 both "the table names both" "ethtool -x $NIC0 && [ \"\$(named)\" = '0 1' ] && ethtool -x $NIC0 | grep -q 'toeplitz: on'"
-both "the hash goes to the stack" "ethtool -k $NIC0 | grep -q '^receive-hashing: on'"
+both "the stack receives the hash" "ethtool -k $NIC0 | grep -q '^receive-hashing: on'"
 # Each boot has another random key, and some keys direct flows whose ports differ in few bits to one ring. With these
 # two keys the first differing bits of the ports decide.
 key=0b:30:55:7a:9f:c4:e9:0e:33:58:7d:a2:c7:ec:11:36:5b:80:a5:ca:ef:14:39:5e:83:a8:cd:f2:17:3c:61:86:ab:d0:f5:1a:3f:64:89:ae
@@ -58,13 +58,13 @@ both "the table as it was" "ethtool -X $NIC0 default && [ \"\$(named)\" = '0 1' 
 key=4d:52:57:5c:61:66:6b:70:75:7a:7f:84:89:8e:93:98:9d:a2:a7:ac:b1:b6:bb:c0:c5:ca:cf:d4:d9:de:e3:e8:ed:f2:f7:fc:01:06:0b:10
 both "another key" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
 spread "flows of TCP with the other key" "$flows" "0 1"
-both "another hash function is refused" "! ethtool -X $NIC0 hfunc xor && ! ethtool -X $NIC0 equal 3"
+both "another hash function is rejected" "! ethtool -X $NIC0 hfunc xor && ! ethtool -X $NIC0 equal 3"
 both "ports of UDP are not hashed" "! ethtool -n $NIC0 rx-flow-hash udp4 | grep -q 'L4 bytes' && ethtool -n $NIC0 rx-flow-hash tcp6 | grep -q 'L4 bytes'"
 datagrams="iperf3 -u -b 100K -l 1000 -P 16 -c guest1 -t 3"
 spread "flows of UDP" "$datagrams" one
 both "ports of UDP are hashed" "ethtool -N $NIC0 rx-flow-hash udp4 sdfn && ethtool -n $NIC0 rx-flow-hash udp4 | grep -q 'L4 bytes'"
 spread "flows of UDP, by their ports" "$datagrams" "0 1"
-both "what the device cannot hash is refused" "! ethtool -N $NIC0 rx-flow-hash udp4 sf && ! ethtool -N $NIC0 rx-flow-hash udp4 v && ! ethtool -N $NIC0 rx-flow-hash ip4 sdfn"
+both "fields that the device cannot hash are rejected" "! ethtool -N $NIC0 rx-flow-hash udp4 sf && ! ethtool -N $NIC0 rx-flow-hash udp4 v && ! ethtool -N $NIC0 rx-flow-hash ip4 sdfn"
 
 both "one ring pair" "ethtool -L $NIC0 combined 1 && [ \$(channels) = 1 ] && ping -c 3 -i 0.2 -W 5 guest$PEER && [ \"\$(named)\" = 0 ]"
 spread "flows of TCP with one ring pair" "$flows" 0
@@ -165,13 +165,13 @@ else
     ibv_rc_pingpong -d "$RDMA0" -g "$gid" -n 5000 guest1 >pingpong.log 2>&1 &
     rdma=$!
 fi
-together $status "rings, table and filter change while frames come"
+together $status "rings, table and filter change under traffic"
 bounded $((60 * TIME_FACTOR)) wait_until $((60 * TIME_FACTOR)) process_ended $load
 wait $load || { status=$?; show iperf.log; }
-together $status "TCP goes on"
+together $status "TCP continues"
 wait_until $((60 * TIME_FACTOR)) process_ended $rdma
 wait $rdma || { status=$?; show pingpong.log; }
-together $status "RDMA goes on"
+together $status "RDMA continues"
 both "ping afterwards" "ping -c 3 -i 0.2 -W 5 guest$PEER && ping -6 -c 3 -i 0.2 -W 5 guest${PEER}v6"
 spread "flows of TCP afterwards, too" "$flows" "0 1"
 try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do

@@ -146,7 +146,7 @@ forwarded() {
                 exit !(good > 2500 && !bad && pushed > 10 && most <= 1514) }' \
             far.txt || status=1
     fi
-    together $status "$1: joined, and each frame right again"
+    together $status "$1: joined, and each forwarded frame is correct"
 }
 if [ "$GUEST" = 1 ]; then
     sysctl -q net.ipv4.ip_forward=1

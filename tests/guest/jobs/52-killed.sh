@@ -40,7 +40,7 @@ cut_short() {
     [ "$GUEST" = "$victim" ] || kill -KILL $process 2>/dev/null
     wait $process 2>/dev/null
     wait_until 20 none_left || { status=1; rdma resource show qp | sed 's/^/# /'; }
-    together $status "nothing is left of $*, guest $victim's end killed first"
+    together $status "no object of $* is left, guest $victim's end killed first"
 }
 
 traced && tracing=yes || tracing=no
@@ -63,7 +63,7 @@ rebind() {
 }
 status=0
 for _ in 1 2 3 4 5; do rebind || status=$?; done
-together $status "the driver leaves and comes back five times"
+together $status "the driver is unloaded and loaded five times"
 if [ "$tracing" = yes ]; then
     # An object is a leak if two scans have found no pointer to it and it is some seconds old.
     status=0

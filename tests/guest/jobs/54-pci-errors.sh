@@ -48,7 +48,7 @@ status=0
 wait $server || status=1
 wait $client || status=1
 [ $status = 0 ] || { show server.log; show client.log; }
-result $status "traffic goes on all the time"
+result $status "traffic continues all the time"
 
 stdbuf -oL ibv_asyncwatch -d "$RDMA0" >events.log 2>&1 &
 watch=$!
@@ -64,7 +64,7 @@ status=0
 wait_until 20 grep -q DEVICE_FATAL events.log || { status=1; show events.log; }
 kill $server $client $watch 2>/dev/null
 wait_until 20 ended $server && wait_until 20 ended $client && wait_until 20 ended $watch || status=2
-result $status "its users are told, and can end"
+result $status "its users receive the event, and can end"
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 alone "afterwards it works as before" 18515 \

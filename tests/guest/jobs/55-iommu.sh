@@ -32,6 +32,6 @@ for nic in nic0 nic1; do
     counters $nic >counters.log
     try "no access of $nic failed" "grep -q '\"dma_errors\": 0[,}]' counters.log && grep -q '\"guest_errors\": 0[,}]' counters.log"
 done
-try "the IOMMU has refused nothing" "dmesg | grep -q DMAR && ! dmesg | grep -i 'DMAR.*fault'"
+try "the IOMMU has reported no fault" "dmesg | grep -q DMAR && ! dmesg | grep -i 'DMAR.*fault'"
 kernel_clean "the kernel log is clean"
 finish

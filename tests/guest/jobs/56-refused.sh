@@ -30,13 +30,13 @@ for options in "" async_probe; do
     wait_until 20 refused
     result $? "the RDMA part fails to start after a fatal error"
     wait_until 30 working
-    result $? "and is there again after the next attempt"
+    result $? "and exists again after the next attempt"
     dmesg | awk -v nic="qrnic $address:" '/refused: begin/ { text = "" } index($0, nic) { text = text $0 "\n" }
         END { printf "%s", text }' >driver.log
     status=0
     awk '/recovery failed: -12/ { failed = 1 } /recovered/ { if (!failed) early = 1; well = 1 }
         END { exit !(failed && well && !early) }' driver.log || { status=1; show driver.log; }
-    result $status "the log says that recovery failed, and then that it is done"
+    result $status "the log reports a failed recovery, and then a successful one"
     modprobe -r refuse
 done
 nic_export

@@ -34,14 +34,14 @@ unbind
 liar opcode=0x2 offset=8 length=120 byte=0xff
 try "limits beyond everything: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
 nic_export
-try "and offers what it can hold" "within max_cqe 1048576 && within max_sge 30 && within max_qp 1048576 &&
+try "and reports its limits" "within max_cqe 1048576 && within max_sge 30 && within max_qp 1048576 &&
     within max_qp_rd_atom 128 && within max_srq_wr 32767 && within max_qp_wr 65536"
 gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
 unbind
 liar opcode=0x2 offset=8 length=120 byte=0
-try "limits of nothing: the driver refuses" "! bind && told && dmesg | grep 'limits too low'"
+try "limits of 0: the driver rejects the device" "! bind && told && dmesg | grep 'limits too low'"
 liar opcode=0x3 offset=24 length=8 byte=0xff
 try "GIDs and P_Keys without end: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
 nic_export
@@ -78,7 +78,7 @@ export -f recoveries
 for opcode in 0x50 0x40; do
     before=$(recoveries)
     liar opcode=$opcode result=16777217 times=1
-    try "number 16777217 from command $opcode: refused" \
+    try "number 16777217 from command $opcode: rejected" \
         "ibv_rc_pingpong -d $RDMA0 -g 1 2>&1 | tee /dev/stderr | grep \"Couldn't\" && told &&
          dmesg | grep 'object 16777217 cannot be destroyed'"
     try "and the device works again" "wait_until 30 eval '[ \$(recoveries) -gt $before ]' && nic_setup && nic_export && open_it"
@@ -89,7 +89,7 @@ done
 try "the device can be opened" open_it
 for page in 0 4294967295; do
     liar opcode=0x10 result=$page
-    try "but not if it gives out doorbell page $page" "! open_it && told"
+    try "but not if it assigns doorbell page $page" "! open_it && told"
 done
 memory="import pyverbs.device as d; d.DM(d.Context(name='$RDMA0'), d.AllocDmAttr(length=4096))"
 liar
@@ -111,10 +111,10 @@ try "a fatal event of a receive work queue before uverbs knows the queue: droppe
 poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
 echo 0 >"$poll"
 liar event=0x1
-try "completions in the queue of asynchronous events: not believed" \
+try "completions in the queue of asynchronous events: ignored" \
     "python3 /etc/qrnic/commands.py $RDMA0 long 20 && told && dmesg | grep 'event 0x1 of object .* in the wrong queue'"
 liar event=0xee
-try "events of no known type: not believed" \
+try "events of an unknown type: ignored" \
     "python3 /etc/qrnic/commands.py $RDMA0 long 20 && told && dmesg | grep 'unknown event 0xee'"
 modprobe -r lie
 echo 20 >"$poll"

@@ -9,11 +9,11 @@
 gid=$(gid_index "$RDMA0" 4)
 reason='the kernel copies all DMA to bounce buffers'
 
-try "the driver says at its start that programs cannot use the adapter" \
+try "the driver logs at its start that programs cannot use the adapter" \
     "dmesg | grep 'qrnic.*: $reason: RDMA from user space is not possible'"
 try "ibv_devinfo works, and offers no paging on demand" "ibv_devinfo -v -d $RDMA0 >devinfo.log && grep -q hca_id devinfo.log && ! grep ODP_SUPPORT devinfo.log"
 dmesg -C
-try "each verb that gives memory to the adapter fails with EOPNOTSUPP" "python3 /etc/qrnic/bounce.py $RDMA0"
+try "each verb that registers memory fails with EOPNOTSUPP" "python3 /etc/qrnic/bounce.py $RDMA0"
 try "the kernel log has the reason, and the program" "dmesg | grep -E 'python3\[[0-9]+\].*$reason'"
 try "no bounce buffer was looked for in vain" "! dmesg | grep 'swiotlb buffer is full'"
 # Without the check in the driver this program would wait for its peer for ever.

@@ -159,7 +159,7 @@ users_end() {
     kill $group 2>/dev/null
     wait_until 10 ended $group || status=2
     [ $status = 0 ] || { show rping-server.log; show rping-client.log; }
-    together $status "$lost: the programs come to their end"
+    together $status "$lost: the programs end"
 }
 
 # lose HOW: makes the driver of guest 1 lose the device

@@ -27,7 +27,7 @@ try "devlink knows driver, serial number and version" "devlink dev info $device 
 try "its health is good" "devlink health show $device reporter fw_fatal | tee /dev/stderr | grep -q 'state healthy error 0'"
 try "a dump of a device that works has its counters" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr | grep -q commands &&
     devlink health dump clear $device reporter fw_fatal"
-try "and a diagnosis says that it is up" "devlink health diagnose $device reporter fw_fatal | tee /dev/stderr | grep -q 'up: true'"
+try "and a diagnosis reports that it is up" "devlink health diagnose $device reporter fw_fatal | tee /dev/stderr | grep -q 'up: true'"
 
 # A reset of the device restores the defaults of congestion control, so all parameters but rp_gd are written with
 # other values.
@@ -35,7 +35,7 @@ congestion() { (cd "$cc" && cat np_enable ect_enable rp_clamp_tgt_rate_ati rp_ti
 try "congestion control is set" "cd $cc && echo 1 >np_enable && echo 1 >ect_enable && echo 0 >rp_clamp_tgt_rate_ati &&
     echo 77 >rp_time_reset && echo 5 >np_cnp_dscp && echo 1000 >rp_dce_tcp_g"
 [ "$(congestion)" = "1 1 0 77 5 1000 11" ]
-result $? "and has what was set"
+result $? "and has the values that were set"
 for round in 1 2 3; do
     devlink dev reload "$device" >step.log 2>&1
     status=$?
@@ -59,7 +59,7 @@ wait_until 20 working
 result $? "the adapter works after it"
 [ "$(congestion)" = "1 1 0 77 5 1000 11" ]
 result $? "congestion control is as before the failure"
-try "the dump says what was wrong" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr >dump.log &&
+try "the dump contains the reason" "devlink health dump show $device reporter fw_fatal | tee /dev/stderr >dump.log &&
     grep -q 'DMA to the command queue failed' dump.log && devlink health dump clear $device reporter fw_fatal"
 
 try "automatic recovery is switched off" "devlink health set $device reporter fw_fatal auto_recover false"
@@ -69,7 +69,7 @@ break_it
 wait_until 30 sh -c "dmesg | grep -q 'recovery is left to'"
 result $? "then a failure is not recovered from"
 [ "$(health state)" = error ]
-result $? "and says so"
+result $? "and reports it"
 # Otherwise the watchdog of the stack reports frames that a dead device does not send.
 # shellcheck disable=SC2317  # called through wait_until
 detached() { ip link set "$NIC0" mtu 1400 2>&1 | grep 'No such device'; }
@@ -88,17 +88,17 @@ wait_until 20 working && [ "$(health state)" = healthy ]
 result $? "and then all is well"
 break_it
 wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 3 ]" && [ "$(health state)" = error ]
-result $? "a failure is left to the administrator once more"
-try "who resets the function" "echo 1 >/sys/bus/pci/devices/$address/reset"
+result $? "a failure is left to the administrator again"
+try "a user resets the function" "echo 1 >/sys/bus/pci/devices/$address/reset"
 nic_export
 wait_until 20 working && [ "$(health state)" = healthy ]
-result $? "which mends the device, and the reporter says so"
+result $? "which recovers the device, and the reporter reports it"
 [ "$(congestion)" = "1 1 0 77 5 1000 11" ] && [ "$(cat "$cc/rp_threshold")" = 1 ]
-result $? "congestion control is as it was set, and nothing that was refused is in it"
-try "the parameters go with the driver" "modprobe -r qrnic_ib qrnic && [ ! -e /sys/kernel/debug/qrnic ] && modprobe qrnic_ib"
+result $? "congestion control has the values that were set, and no rejected ones"
+try "the parameters are removed with the driver" "modprobe -r qrnic_ib qrnic && [ ! -e /sys/kernel/debug/qrnic ] && modprobe qrnic_ib"
 nic_setup
 nic_export
 wait_until 20 working && [ "$(congestion)" = "0 0 1 300 48 1019 11" ]
-result $? "and come with it as after a reset"
+result $? "and have their defaults when it is loaded again"
 kernel_clean "the kernel log is clean"
 finish

@@ -175,10 +175,10 @@ head -c 4M /dev/urandom >data
 status=0
 [ "$GUEST" = 1 ] || host_up >step.log 2>&1 || { status=2; show step.log; }
 together $status "NVMe over Fabrics: the host connects"
-both "NVMe over Fabrics: rdma resource shows what is in force" "shows 1"
+both "NVMe over Fabrics: rdma resource shows the options in force" "shows 1"
 mark_now
 [ "$GUEST" = 1 ] || write_and_read >step.log 2>&1 || { status=1; show step.log; }
-together $status "NVMe over Fabrics: what was written is read"
+together $status "NVMe over Fabrics: the written data is read"
 if [ "$GUEST" = 2 ] && [ $status = 0 ]; then
     read -r start written end <times.log
     awk -v start="$start" -v written="$written" -v end="$end" \

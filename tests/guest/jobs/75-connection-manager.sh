@@ -39,7 +39,7 @@ done
 tool "rcopy" listening rcopy "rcopy numbers guest1:$PWD/received" endless
 copied=0
 [ "$GUEST" = 2 ] || cmp numbers received || copied=1
-together $copied "what rcopy brought is right"
+together $copied "rcopy has copied the data"
 tool "rdma_xserver and rdma_xclient, RC" listening "rdma_xserver" "rdma_xclient -s 10.77.0.1"
 tool "rdma_xserver and rdma_xclient, XRC" listening "rdma_xserver -c x" "rdma_xclient -c x -s 10.77.0.1"
 tool "mckey" "joined 030201EF" "mckey -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 10"

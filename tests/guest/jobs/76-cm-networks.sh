@@ -185,7 +185,7 @@ move_used() {
     wait "$user"
     wait_until 20 has_gids "$NIC0" 3
 }
-step "it goes away while it is used, and comes back" move_used
+step "it is unloaded while it is used, and loaded again" move_used
 both_families "then" 81
 for inside in "" "ip netns exec third"; do
     where=${inside:-"the first namespace"}

@@ -85,12 +85,12 @@ for shared in N Y; do
         [ "$(rdma resource show srq | grep -c srqn)" = "$([ $shared = N ] && echo 0 || echo 1)" ] ||
             { status=6; rdma resource show srq >step.log 2>&1; show step.log; }
         together $status "$name: the host connects"
-        together 0 "$name: what was written is read"
+        together 0 "$name: the written data is read"
         together 0 "$name: a file system, with fio"
         together 0 "$name: the host disconnects"
         status=0
         target_down >step.log 2>&1 || { status=$?; show step.log; }
-        together $status "$name: the target goes"
+        together $status "$name: the target stops"
     else
         barrier "target-$shared"
         together 0 "$name: the target listens"
@@ -98,12 +98,12 @@ for shared in N Y; do
         barrier "host-$shared"
         together $status "$name: the host connects"
         write_and_read >step.log 2>&1 || { status=$?; show step.log; }
-        together $status "$name: what was written is read"
+        together $status "$name: the written data is read"
         file_system >step.log 2>&1 || { status=$?; show step.log; }
         together $status "$name: a file system, with fio"
         host_down >step.log 2>&1 || { status=$?; show step.log; }
         together $status "$name: the host disconnects"
-        together 0 "$name: the target goes"
+        together 0 "$name: the target stops"
     fi
 done
 

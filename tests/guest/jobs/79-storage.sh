@@ -31,7 +31,7 @@ over_rdma() {
     together $status "$name"
     status=0
     [ "$GUEST" = 2 ] || $4 >step.log 2>&1 || { status=$?; show step.log; }
-    together $status "$name: the server goes"
+    together $status "$name: the server stops"
 }
 
 # verified DIRECTORY: makes random writes of all sizes, and verifies each block that is read

@@ -25,35 +25,35 @@
 
 static uint opcode;
 module_param(opcode, uint, 0444);
-MODULE_PARM_DESC(opcode, "of the commands with another answer; 0: none");
+MODULE_PARM_DESC(opcode, "opcode of the commands whose output or result is changed; 0: none");
 
 static uint offset, length, byte;
 module_param(offset, uint, 0444);
-MODULE_PARM_DESC(offset, "of the bytes of the output that are others");
+MODULE_PARM_DESC(offset, "offset of the changed bytes in the output");
 module_param(length, uint, 0444);
-MODULE_PARM_DESC(length, "number of them");
+MODULE_PARM_DESC(length, "number of changed bytes");
 module_param(byte, uint, 0444);
-MODULE_PARM_DESC(byte, "what all of them are");
+MODULE_PARM_DESC(byte, "value of all changed bytes");
 
 static long result = -1;
 module_param(result, long, 0444);
-MODULE_PARM_DESC(result, "the result; -1: as the device says");
+MODULE_PARM_DESC(result, "result of the command; -1: unchanged");
 
 static int times = -1;
 module_param(times, int, 0444);
-MODULE_PARM_DESC(times, "answers that are others; -1: all of them");
+MODULE_PARM_DESC(times, "number of commands to change; -1: all");
 
 static int event = -1;
 module_param(event, int, 0444);
-MODULE_PARM_DESC(event, "type of all events of commands; -1: as the device says");
+MODULE_PARM_DESC(event, "type of all events of commands; -1: unchanged");
 
 static int continues = -1;
 module_param(continues, int, 0444);
-MODULE_PARM_DESC(continues, "bytes of headers of each received frame; -1: as the device says");
+MODULE_PARM_DESC(continues, "header bytes after which each received frame continues the one before; -1: unchanged");
 
 static bool wq_fatal;
 module_param(wq_fatal, bool, 0444);
-MODULE_PARM_DESC(wq_fatal, "each receive work queue has a fatal event before uverbs knows it");
+MODULE_PARM_DESC(wq_fatal, "send a fatal event of each receive work queue before uverbs knows the queue");
 
 static atomic_t told = ATOMIC_INIT(0);
 
@@ -64,7 +64,7 @@ static int told_get(char *buffer, const struct kernel_param *parameter)
 
 static const struct kernel_param_ops told_ops = { .get = told_get };
 module_param_cb(told, &told_ops, NULL, 0444);
-MODULE_PARM_DESC(told, "lies so far");
+MODULE_PARM_DESC(told, "number of changes so far");
 
 static struct qrnic_dev *device;	/* device of the last command */
 
@@ -204,5 +204,5 @@ static void __exit lie_exit(void)
 module_init(lie_init);
 module_exit(lie_exit);
 
-MODULE_DESCRIPTION("A device that lies");
+MODULE_DESCRIPTION("Changes values that a device reports, for tests");
 MODULE_LICENSE("GPL");

@@ -14,19 +14,19 @@
 
 static char *symbol = "";
 module_param(symbol, charp, 0444);
-MODULE_PARM_DESC(symbol, "function, whose result is an int or a pointer");
+MODULE_PARM_DESC(symbol, "function that fails; it returns an int or a pointer");
 
 static int error = -ENOMEM;
 module_param(error, int, 0644);
-MODULE_PARM_DESC(error, "what it returns");
+MODULE_PARM_DESC(error, "result of a call that fails");
 
 static int times;
 module_param(times, int, 0644);
-MODULE_PARM_DESC(times, "calls still to fail");
+MODULE_PARM_DESC(times, "number of calls that will fail");
 
 static int skip;
 module_param(skip, int, 0644);
-MODULE_PARM_DESC(skip, "calls that still succeed before the first one fails");
+MODULE_PARM_DESC(skip, "number of calls that succeed before the first one fails");
 
 /*
  * Replaces the body of a call that fails. The result is in a register already,
@@ -96,5 +96,5 @@ static void __exit refuse_exit(void)
 module_init(refuse_init);
 module_exit(refuse_exit);
 
-MODULE_DESCRIPTION("A function that fails when a test wants it");
+MODULE_DESCRIPTION("Makes a function of the kernel fail, for tests");
 MODULE_LICENSE("GPL");

@@ -24,11 +24,11 @@ MODULE_PARM_DESC(gid_index, "entry of the GID table");
 
 static int rounds = 2000;
 module_param(rounds, int, 0444);
-MODULE_PARM_DESC(rounds, "rounds of the tests that go around the rings");
+MODULE_PARM_DESC(rounds, "rounds of the tests that fill the rings");
 
 static uint db_group;
 module_param(db_group, uint, 0444);
-MODULE_PARM_DESC(db_group, "no tests: from now on a context has this many doorbell pages in one mapping");
+MODULE_PARM_DESC(db_group, "number of doorbell pages in one mapping of a context; no tests run then");
 
 static void cq_completion(struct ib_cq *cq, void *context)
 {
