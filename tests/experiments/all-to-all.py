@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All-to-all of n nodes with p processes each, by the kind of connection, with few contexts in the device (manual, Context cache)."""
+"""Compares the kinds of connections for all-to-all traffic of n nodes with p processes each, with few contexts in
+the device (manual, Context cache).
+"""
 
 ASKS = "what do contexts cost where every process writes to every other one, and what cures it?"
 WHERE = "simulation"
@@ -21,7 +23,7 @@ def measure(run):
 
 
 def over(rows, way, mode, column):
-    """(nodes or processes, row) in their order: column varies, the other one is as usual"""
+    """Returns (nodes or processes, row) in ascending order: column varies, the other number is the default."""
     usual = {"nodes": ("processes", PROCESSES), "processes": ("nodes", NODES)}[column]
     return sorted({row[column]: row for row in rows if (row["way"], row["mode"]) == (way, mode) and row[usual[0]] == usual[1]}.items())
 
@@ -58,8 +60,10 @@ def draw(figure, rows):
 
 
 def shared_holds(rows, rate):
-    """Where carriers fit into the cache they cost nothing but their frames, a message nearly four in place of two; beyond is their own cliff.
-    (Among few nodes an ACK is for several messages.)"""
+    """Checks shared connections. If carriers fit into the cache, their only cost is the frames: nearly four for a
+    message in place of two. With more carriers they have their own fall. (Among few nodes an ACK is for several
+    messages.)
+    """
     fit = [row for row in rows if row["way"] == "shared" and row["contexts"] <= CACHE and row["nodes"] >= 8]
     beyond = [row for row in rows if row["way"] == "shared" and row["contexts"] > CACHE]
     plain = dict(over(rows, "rc", "in order", "nodes"))[1]["messages_per_second"] / 1e6
@@ -70,8 +74,9 @@ def shared_holds(rows, rate):
 
 
 def conclude(rows):
-    """Contexts are what the formulas say; behind the cache's size lies the cliff; shared connections come to it last, and neither DC nor
-    stations know of it."""
+    """Checks that contexts equal the formulas, and that the rate falls when the cache is full. Shared connections
+    fall last; DC and stations do not fall.
+    """
     first, many = ({(way, mode): dict(over(rows, way, mode, "nodes"))[nodes] for way in WAYS for mode in MODES} for nodes in (1, MANY))
     part = {key: many[key]["messages_per_second"] / first[key]["messages_per_second"] for key in many}
     rate = {key: row["messages_per_second"] / 1e6 for key, row in many.items()}

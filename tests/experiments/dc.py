@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Dynamic connections (manual, Dynamic connections) beside RC and XRC: contexts and memory, the first message, pools."""
+"""Compares dynamic connections (manual, Dynamic connections) with RC and XRC: contexts and memory, the first
+message, pools.
+"""
 
 ASKS = "what do dynamic connections save in a large job, and what do they cost?"
 WHERE = "guest and simulation"
@@ -31,7 +33,9 @@ def values(rows, part, way, unit, how="measured"):
 
 
 def memory_line(rows, way):
-    """The bytes that processes and contexts take, over nodes: through the smallest and the largest job that was measured"""
+    """Returns the bytes of processes and contexts over nodes: a line through the smallest and the largest measured
+    job.
+    """
     measured = values(rows, "contexts", way, "bytes")
     first, last = min(measured), max(measured)
     step = (measured[last] - measured[first]) / (last - first)
@@ -49,7 +53,7 @@ def computed(rows):
 
 
 def lines(axes, rows, part, ways, unit, *, label):
-    """ways: each with its name, color and style; part may depend on it"""
+    """Draws curves. ways: each has name, color and style; part may depend on it."""
     for way, name, color, style in ways:
         points = sorted(values(rows, part, way, unit).items())
         axes.plot(*zip(*points), style, marker="o", color=color, label=name)
@@ -99,7 +103,7 @@ def draw(figure, rows):
 
 
 def contexts_hold(rows):
-    """What was measured is what the formulas say: contexts exactly, memory nearly."""
+    """Checks the measured values against the formulas: contexts are equal, memory nearly."""
     for way in WAYS:
         memory = memory_line(rows, way)
         contexts = values(rows, "contexts", way, "contexts")
@@ -115,7 +119,9 @@ def handshakes_hold(rows):
 
 
 def pools_hold(rows):
-    """A pool hits always where it is as large as what uses it; else evenly used initiators hit as often as their number says."""
+    """Checks the hit rates. A pool with room for all its users always hits. In a smaller pool evenly used initiators
+    have the hit rate of their number.
+    """
     for pool in pools(rows, "responders"):
         accepted = values(rows, "responders", pool, "hits")
         if min(part for comers, part in accepted.items() if comers <= pool) < 1:

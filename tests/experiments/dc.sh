@@ -1,4 +1,5 @@
-# What one node of a parallel job holds, by the program of examples/: contexts of the adapter, and memory of the processes.
+# Measures the contexts of the adapter and the memory of the processes of one node of a parallel job, by the program of
+# examples/.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2153  # capitals come from dc.py
 set -e

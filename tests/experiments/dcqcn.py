@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Flows that come and go on one link, the rates that DCQCN gives them, and those that it should (manual, Congestion control)."""
+"""Flows that begin and end on one link: the rates of DCQCN, and the rates of the model (manual, Congestion control)"""
 
 from collections import deque
 
@@ -11,19 +11,19 @@ KMIN, KMAX, PMAX = 5 << 10, 200 << 10, 0.01
 INCREASE, TIMER, BYTES, RECOVERY, GAIN = 40e6, 55e-6, 10e6, 5, 1 / 256
 CNP, ALPHA = 50e-6, 55e-6       # distance of CNPs, and so of decreases; period of alpha
 DELAY = 5e-6                    # of the control loop, here; model only
-# Of the SIGCOMM paper: 40 Gb/s, and its table of parameters
+# Link rate and table of parameters of the SIGCOMM paper
 PARAMETERS = {"np_enable": True, "rp_enable": True, "ect_enable": True, "rp_max_rate": 40000, "rp_threshold": RECOVERY, "rp_time_reset": 55,
               "rp_byte_reset": 10000000, "rp_ai_rate": 40, "rp_hai_rate": 400, "rp_dce_tcp_g": 1020, "rp_dce_tcp_rtt": 55,
               "rp_rate_reduce_monitor_period": 50, "np_min_time_between_cnps": 50, "rp_clamp_tgt_rate": True}
-# A published run of its authors' ns-3 code (sc20anonymous/DCQCN-validation): Gb/s that a flow gains in a millisecond after a burst,
-# read from the picture, 9.3 to 20.6 in 15 ms and 0.5 to 11.4 in 15
+# Climb of a flow after a burst in Gb/s per millisecond, in a published run of the authors' ns-3 code
+# (sc20anonymous/DCQCN-validation). It was read from the picture: 9.3 to 20.6 in 15 ms, and 0.5 to 11.4 in 15 ms.
 NS3_CLIMB = 0.74
 HALF = 17                       # nodes at each switch, there and here
 BURST_MS, SEEN_MS = 40, 70
 
 
 def scenario(step):
-    """Each comes a step after the one before, and they go in the same order."""
+    """Returns a scenario whose flows begin one step after the other, and end in the same order."""
     flows = [{"name": str(flow), "from": flow, "to": FLOWS, "size": "64 KiB", "depth": 16, "class": 104,
               "start": f"{flow * step} ms", "stop": f"{(flow + FLOWS) * step} ms"} for flow in range(FLOWS)]
     return {"nodes": FLOWS + 1, "topology": "star", "edge": {"rate": "40 Gb/s", "delay": "1 us", "queue": "4 MiB"},
@@ -34,8 +34,9 @@ def scenario(step):
 
 
 def burst():
-    """Two flows share the way between two switches; to the receiver of flow 1 come, for a millisecond, 15 others' short messages, each
-    at the full rate."""
+    """Returns a scenario of two flows that share the link between two switches. For one millisecond 15 other nodes
+    send short messages to the receiver of flow 1, each at the full rate.
+    """
     link = {"rate": "40 Gb/s", "delay": "1 us", "queue": "8 MiB"}
     common = {"class": 104, "mtu": 1024}
     flows = [{"name": str(flow), "from": flow, "to": HALF + flow, "size": "16 KiB", "depth": 64, **common} for flow in range(2)]
@@ -51,7 +52,9 @@ def marked(queue):
 
 
 def events(packets, probability):
-    """Of a flow with so many packets a second, increases a second by bytes and by time; then, of them, those behind fast recovery"""
+    """Returns, for a flow with this number of packets per second, the increases per second by bytes and by time, and
+    those of them after fast recovery.
+    """
     if probability >= 1:
         return 0, 0, 0, 0
     if probability < 1e-9:
@@ -63,7 +66,9 @@ def events(packets, probability):
 
 
 def model(step, each=5e-6):
-    """The fluid model of the paper, equations 5 to 9, from step to step: (seconds, bits a second of each flow, bytes of the queue)"""
+    """Yields each step of the fluid model of the paper, equations 5 to 9: (seconds, bits per second of each flow,
+    bytes of the queue).
+    """
     queue, now = 0.0, 0.0
     rate, target, alpha = [0.0] * FLOWS, [0.0] * FLOWS, [1.0] * FLOWS
     past = deque([(0.0, rate[:])], 1 + round(DELAY / each))
@@ -89,7 +94,7 @@ def model(step, each=5e-6):
 
 
 def model_rows(step, width):
-    """As the simulation's: mean rates of each time, and what of it is payload"""
+    """Returns rows like those of the simulation: mean rates of each time, counted as payload."""
     rows, sums, count = [], [0.0] * FLOWS, 0
     for now, rates, queue in model(step):
         sums, count = [one + rate for one, rate in zip(sums, rates)], count + 1
@@ -123,7 +128,7 @@ def of(rows, source, flow):
 
 
 def climb(rows, flow):
-    """Gb/s in a millisecond, from 2 to 7 ms behind the beginning of the burst"""
+    """Returns the climb in Gb/s per millisecond, from 2 to 7 ms after the beginning of the burst."""
     points = [(each["ms"], each["gbps"]) for each in of(rows, "burst", flow) if BURST_MS + 2 <= each["ms"] <= BURST_MS + 7]
     middle = [sum(column) / len(points) for column in zip(*points)]
     return sum((at - middle[0]) * (rate - middle[1]) for at, rate in points) / sum((at - middle[0]) ** 2 for at, _ in points)
@@ -158,21 +163,21 @@ def draw(figure, rows):
 
 
 def late(rows, source, phase):
-    """Mean Gb/s of each of those who send, in the second half of a phase"""
+    """Returns the mean rate in Gb/s of each active flow, in the second half of a phase."""
     sending = [flow for flow in range(FLOWS) if flow <= phase < flow + FLOWS]
     each = [[one["gbps"] for one in of(rows, source, flow) if one["phase"] == phase] for flow in sending]
     return [sum(rates[len(rates) // 2:]) / (len(rates) - len(rates) // 2) for rates in each]
 
 
 def conclude(rows):
-    """Shares, and how far they are from the model's; and the climb behind the burst"""
+    """Checks the shares, their distance from the model's, and the climb after the burst."""
     phases = range(2 * FLOWS - 1)
     shares = {phase: late(rows, "simulated", phase) for phase in phases}
     spread = [sum(each) ** 2 / (len(each) * sum(rate * rate for rate in each)) for each in shares.values()]
     whole = [sum(each) for each in shares.values()]
     apart = max(abs(one - other) for phase in phases for one, other in zip(shares[phase], late(rows, "model", phase)))
     climbs = [climb(rows, flow) for flow in range(2)]
-    # In the short form flows have less time to come to their shares.
+    # The limit is higher in the short form, because flows have less time to reach their shares.
     near = 3 if of(rows, "simulated", 0)[-1]["ms"] > 700 else 7
     return (min(spread) > 0.85 and min(whole) > 30 and apart < near and all(abs(one / NS3_CLIMB - 1) < 0.2 for one in climbs),
             f"with the parameters of the paper one to {FLOWS} flows share 40 Gb/s with a fairness (Jain) of {min(spread):.2f} to "

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Many senders and one receiver, by what keeps the queue short (manual, Congestion control; The network simulator)."""
+"""Many senders and one receiver, with the methods that keep the queue short (manual, Congestion control; The network
+simulator)
+"""
 
 import simulatelib
 
@@ -8,11 +10,11 @@ WHERE = "simulation"
 
 MODES = {"none": ("nothing", "C7"), "pfc": ("priority flow control", "C3"), "dcqcn": ("DCQCN", "C0"), "both": ("both", "C2")}
 QUEUE = "1 MiB"
-CLASS = 3 << 5  # of priority 3, on which flow control is
+CLASS = 3 << 5  # traffic class of priority 3, which has flow control
 PFC = {"priorities": 3, "xoff": "256 KiB", "xon": "200 KiB"}
 SMALL = {"priorities": 3, "xoff": "64 KiB", "xon": "32 KiB", "headroom": "100 KiB"}
 ECN = {"kmin": "20 KiB", "kmax": "200 KiB", "pmax": "10 %"}
-# Those of the SIGCOMM paper, with increases for 100 in place of 40 Gb/s
+# Parameters of the SIGCOMM paper, with increases for 100 in place of 40 Gb/s
 PARAMETERS = {"np_enable": True, "rp_enable": True, "ect_enable": True, "rp_threshold": 5, "rp_time_reset": 55, "rp_byte_reset": 10000000,
               "rp_ai_rate": 100, "rp_hai_rate": 1000, "rp_dce_tcp_g": 1020, "rp_dce_tcp_rtt": 55, "rp_rate_reduce_monitor_period": 50,
               "np_min_time_between_cnps": 50, "rp_clamp_tgt_rate": True}
@@ -20,7 +22,9 @@ RING = 4
 
 
 def network(mode, half):
-    """The headroom has what the link between the switches brings in two of its delays of 1 us, and two frames."""
+    """Returns the network. The headroom is the rate of the link between the switches times two delays of 1 us, and
+    two frames.
+    """
     made = {"paths": "hash"}
     if mode in ("pfc", "both"):
         made["pfc"] = {**PFC, "headroom": 100 * half * 250 + 10000}
@@ -30,8 +34,10 @@ def network(mode, half):
 
 
 def incast(senders, mode, milliseconds):
-    """Two switches. All senders are at the first one, and the receiver at the second, beside the node to which the victim, who
-    sits between them, sends: its way is theirs, but for the last link."""
+    """Returns a scenario of two switches. All senders and the victim are at the first switch. The receiver is at the
+    second one, beside the node to which the victim sends. The victim's path differs from theirs only in the last
+    link.
+    """
     half = senders + 1
     receiver, other = half, half + 1
     flows = [{"name": "incast", "from": f"0-{senders - 1}", "to": receiver, "size": "64 KiB", "depth": 4, "timeout": 9, "class": CLASS},
@@ -43,7 +49,9 @@ def incast(senders, mode, milliseconds):
 
 
 def ring():
-    """Four switches in a circle, all flows two links on: with the last one, which comes later, each link waits for the next."""
+    """Returns four switches in a circle, where all flows cross two links. After the last flow, which begins later,
+    each link waits for the next one.
+    """
     flows = [{"name": f"flow-{node}", "from": node, "to": (node + 2) % RING, "size": "64 KiB", "depth": 8, "class": CLASS,
               "start": 500000 * (node == RING - 1)} for node in range(RING)]
     return {"nodes": RING, "topology": {"ring-one-way": RING}, "edge": {"rate": "100 Gb/s", "delay": "500 ns", "queue": QUEUE},
@@ -58,7 +66,9 @@ def gigabits(result, names, from_ns, until_ns):
 
 
 def row(**given):
-    """view: senders, for each number; queue and ring, over time; link: the counters of the ring's links at its end"""
+    """Returns a row. view: senders, for each number; queue and ring, over time; link: the counters of the ring's
+    links at its end
+    """
     return {name: given.get(name, "") for name in ("view", "mode", "senders", "us", "link", "goodput_gbps", "victim_gbps", "fairness",
                                                    "queue_kib", "dropped", "marked", "pauses", "resumed", "paused_us", "paused_links")}
 

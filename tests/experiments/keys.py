@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Strided keys (manual, Keys of keys) beside lists of scatter/gather elements and packing by the CPU."""
+"""Compares strided keys (manual, Keys of keys) with lists of scatter/gather elements and packing by the CPU."""
 
 ASKS = "when does a strided key beat lists of SGEs, and when packing by the CPU?"
 WHERE = "guest"
@@ -9,13 +9,14 @@ WAYS = {"key": "strided key", "lists": "lists of 30 SGEs", "cpu": "packed by the
 
 def measure(run):
     short = run.short
-    # A message takes 40 us and more, of which the fastest round counts: so many rounds outlast what else the host does.
+    # A message takes at least 40 us, and the fastest round counts. The number of rounds is high, so that some of them
+    # are free of other work of the host.
     return run.guest("keys.sh", "--nic", "qrnic", ROUNDS=200 if short else 400, LARGEST=65536 if short else 1 << 20,
                      MATRIX=64 if short else 256)
 
 
 def largest(rows):
-    """The size of the longest messages of strewn blocks"""
+    """Returns the size of the longest messages of scattered blocks."""
     return max(row["message"] for row in rows if row["direction"] != "transpose")
 
 
@@ -44,14 +45,14 @@ def draw(figure, rows):
 
 
 def factors(rows, way, block):
-    """How many times longer the way takes than the key, in each direction, for the largest message"""
+    """Returns the time of this method divided by the time of the key, in each direction, for the largest message."""
     times = {(row["direction"], row["way"]): row["microseconds"] for row in rows
              if row["block"] == block and row["message"] == largest(rows)}
     return [times[direction, way] / times[direction, "key"] for direction in ("send", "receive")]
 
 
 def transposed(rows):
-    """How many times longer the CPU takes for the largest matrix"""
+    """Returns the time of the CPU divided by the time of the key for the largest matrix."""
     size = max(row["message"] for row in rows if row["direction"] == "transpose")
     times = {row["way"]: row["microseconds"] for row in rows if row["direction"] == "transpose" and row["message"] == size}
     return times["cpu"] / times["key"]
@@ -60,8 +61,8 @@ def transposed(rows):
 def conclude(rows):
     lists = factors(rows, "lists", 8) + factors(rows, "lists", 64)
     small, large, slower = factors(rows, "cpu", 8), factors(rows, "cpu", 512), 1 / transposed(rows)
-    # Whether packing or the key is faster for a block depends on how fast the guest's processor copies and on the host's load, so
-    # only the trend is a conclusion: the larger the block, the more the key gains on packing.
+    # Only the trend is a conclusion: the larger the block, the more the key gains on packing. The faster method for one
+    # block depends on the speed of the guest's processor and on the host's load.
     return (min(lists) > 1 and max(small) < min(large) and slower > 1,
             f"for blocks of 8 and 64 bytes one request with a strided key is {min(lists):.1f} to {max(lists):.1f} times as fast "
             f"as lists of SGEs; it is {min(large):.1f} to {max(large):.1f} times as fast as packing for blocks of 512 bytes, "

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A short message whose way is that of bulk flows, through a switch (manual, Congestion control; Priorities)."""
+"""Measures a short message that shares its path through a switch with bulk flows (manual, Congestion control;
+Priorities).
+"""
 
 ASKS = "how long does a short message take through a switch that bulk flows fill, with priorities, DCQCN, or both?"
 WHERE = "simulation"

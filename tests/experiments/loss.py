@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What loss costs, by the way in which it is recovered (manual, Selective repeat; Link retransmission)."""
+"""Measures the cost of loss for each method of recovery (manual, Selective repeat; Link retransmission)."""
 
 ASKS = "what does loss cost, and which way of recovery how much of it?"
 WHERE = "simulation"

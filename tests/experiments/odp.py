@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Memory on demand (manual, Paging on demand) beside pinned memory: registration, and what the first access to a page costs."""
+"""Compares memory on demand (manual, Paging on demand) with pinned memory: registration, and the first access to a
+page.
+"""
 
 ASKS = "what does registration cost with pages pinned and on demand, and what the first access?"
 WHERE = "guest"

@@ -1,4 +1,4 @@
-# What registration costs, and who pays, by the program of examples/.
+# Measures registrations and first accesses by the program of examples/.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 set -e

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A short message beside bulk flows, with and without a priority (manual, Priorities)."""
+"""Measures a short message beside bulk flows, with and without a priority (manual, Priorities)."""
 
 ASKS = "how long does a short message take beside bulk flows, and what does a priority help?"
 WHERE = "simulation"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What it costs that packets of one connection take several ways (manual, Selective repeat; Adaptive routing)."""
+"""Measures a connection whose packets take several paths (manual, Selective repeat; Adaptive routing)."""
 
 ASKS = "what does it cost when packets overtake each other, and who does not mind?"
 WHERE = "simulation"
@@ -11,7 +11,9 @@ STEP_NS = 200
 
 
 def scenario(paths, options, milliseconds):
-    """Each way is 200 ns longer than the one before; device 2 and 3 are the leaves, then come the spines."""
+    """Returns a scenario whose paths are each 200 ns longer than the previous one. Devices 2 and 3 are the leaves,
+    then come the spines.
+    """
     links = [{"between": [2, 4 + way], "rate": "100 Gb/s", "delay": 500 + STEP_NS * way, "queue": "1 MiB"} for way in range(paths)]
     return {"nodes": 2, "topology": {"leaf-spine": paths}, "links": links, "network": {"paths": "spray"},
             "edge": {"rate": "100 Gb/s", "delay": "500 ns", "queue": "1 MiB"},

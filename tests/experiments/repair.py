@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Links that fail, flap, and a switch that starts again: how long nothing comes through (manual, Selective repeat)."""
+"""Measures how long no data arrives after a link fails or flaps, or a switch restarts (manual, Selective repeat)."""
 
 from experimentlib import median
 
@@ -11,12 +11,12 @@ FAULTS = {"link": "the link fails for 500 us", "flapping": "it fails for 50 us e
 DOWN_US = {"link": 500, "flapping": 50, "switch": 2000}
 PERIOD_US = {"flapping": 200}
 LINK = {"rate": "100 Gb/s", "delay": "500 ns", "queue": "1 MiB"}
-TIMEOUT_US = 4.096 * 2 ** 7  # of the flows: 7
+TIMEOUT_US = 4.096 * 2 ** 7  # timeout 7 of the flows
 START_US, SAMPLE_US, UNTIL_MS = 1000, 100, 6
-# Pairs of nodes at one switch, device 6; each has an end whose link fails
+# Pairs of nodes at one switch, device 6; the link of one node of each pair fails
 FLOWS = {"write": (0, 3), "read": (1, 4), "send": (2, 5)}
 NODES = 6
-DURATIONS_US = (50, 2100, 75)  # of failures of the link: from, to, step; the timer is at another place at the end of each
+DURATIONS_US = (50, 2100, 75)  # of failures of the link: from, to, step; the timer has another phase at the end of each
 
 
 def scenario(fault, options, down_us):
@@ -42,7 +42,7 @@ def repair_rows(fault, recovery, down_us, result):
 
 
 def measure(run):
-    """view rate: over time; view repair: from the end of the fault to the next completion"""
+    """Returns rows. View rate: over time. View repair: from the end of the fault to the next completion."""
     rows = []
     for recovery, (name, _, options) in RECOVERIES.items():
         for fault, what in FAULTS.items():
@@ -58,7 +58,7 @@ def measure(run):
 
 
 def repairs(rows, fault, recovery):
-    """(how long it failed, how long it took from then on), of all flows"""
+    """Returns (duration of the failure, time to recover after it) of all flows."""
     return sorted((each["down_us"], each["repair_us"]) for each in rows
                   if (each["view"], each["fault"], each["recovery"]) == ("repair", fault, recovery))
 

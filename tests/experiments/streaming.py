@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Streaming receive queues (manual, Streaming receive) beside queues with one buffer for each message."""
+"""Compares streaming receive queues (manual, Streaming receive) with queues that have one buffer for each message."""
 
 ASKS = "what do buffers that take many messages save, when messages may be long and most are not?"
 WHERE = "guest"
@@ -12,7 +12,7 @@ def measure(run):
 
 
 def used(row):
-    """The part of the memory of used-up buffers that is of messages"""
+    """Returns the part of the memory of used buffers that messages occupy."""
     return 1 - row["unused"] / row["memory"] if row["memory"] else 0
 
 

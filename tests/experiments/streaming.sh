@@ -1,15 +1,15 @@
-# The same messages into one buffer each and one behind the other, by the program of examples/.
+# Sends the same messages to an ordinary and to a streaming receive queue, by the program of examples/.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 set -e
 device=/sys/class/infiniband/$RDMA0
-# The kernel answers with what it has read in the last 10 ms.
+# The pause is necessary because the kernel returns values that it has read in the last 10 ms.
 count_of() { sleep 0.1; cat "$device/$1"; }
 
-# memory: of buffers used up; unused: of these, bytes of no message
+# Column memory has the bytes of used buffers, and column unused those of them that no message occupies.
 echo "csv longest,way,messages,bytes,memory,unused,wqes"
 for mix in 1 3 5 7 10; do
-    # A message of the mix has 96 * (2^mix - 1) / mix bytes in the mean.
+    # A message of the mix has 96 * (2^mix - 1) / mix bytes on average.
     count=$((TOTAL * mix / (96 * ((1 << mix) - 1))))
     for way in streaming ordinary; do
         option=

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tag matching by the adapter (manual, Tag matching) and by software: what it costs the receiver's processor."""
+"""Compares tag matching by the adapter (manual, Tag matching) and by software: the processor time of the receiver."""
 
 ASKS = "what does it save the processor when the adapter matches tags?"
 WHERE = "guest"
@@ -15,7 +15,7 @@ def measure(run):
 
 
 def costs(rows, protocol, way, column, fixed):
-    """Pairs of the column's value and microseconds, where the other column is fixed"""
+    """Returns pairs of the column's value and microseconds; the other column is fixed."""
     other = "bytes" if column == "others" else "others"
     return sorted((row[column], row["microseconds"]) for row in rows
                   if row["protocol"] == protocol and row["way"] == way and row[other] == fixed)
@@ -51,7 +51,8 @@ def conclude(rows):
     near = [by["eager", way, 0, 64] for way in WAYS]
     far = [by["eager", way, longest, 64] for way in WAYS]
     large = [by["eager", way, 0, largest] for way in WAYS]
-    # Posting many bytes' reads is mostly the emulator's work, which the doorbell waits for.
+    # Large messages are left out, because the time to post their reads is mostly the emulator's work during the
+    # doorbell.
     read = [by["rendezvous", way, 0, 64] for way in WAYS]
     return (far[1] > 3 * far[0] and far[1] - near[1] > 3 * (far[0] - near[0]) and large[1] > 1.5 * large[0] and read[1] > 1.1 * read[0],
             f"for messages of 64 bytes the adapter leaves {near[0]:.1f} us of the processor each behind a short list and {far[0]:.1f} behind "

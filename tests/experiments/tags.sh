@@ -1,9 +1,9 @@
-# What tag matching costs the receiver's processor, by the program of examples/.
+# Measures the receiver's processor time for tag matching, by the program of examples/.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 set -e
 echo "csv protocol,way,others,bytes,messages,microseconds"
-# one PROTOCOL OTHERS BYTES: both ways, one after the other
+# one PROTOCOL OTHERS BYTES: measures both methods, one after the other.
 one() {
     local way options=()
     [ "$1" = eager ] || options=(-r)
