@@ -147,5 +147,5 @@ def conclude(rows):
     return (holds,
             f"in a job of {LARGE} nodes with {PROCESSES} processes each node holds {rc} contexts with RC, {xrc} with XRC and {dc} with DC, and "
             f"{memory[0]}, {memory[1]} and {memory[2]} KiB; a first message takes {half} ns by the half handshake and {full} ns by the full one, "
-            f"where {standing} ns are the way; 16 initiators for {most} destinations have a connection for {popular:.0%} of the messages, and "
-            f"16 responders for {most} initiators refuse {1 - accepted:.0%}")
+            f"and a message on a connection {standing} ns; 16 initiators for {most} destinations have a connection for {popular:.0%} of the messages, and "
+            f"16 responders for {most} initiators reject {1 - accepted:.0%}")

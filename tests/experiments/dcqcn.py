@@ -16,7 +16,7 @@ PARAMETERS = {"np_enable": True, "rp_enable": True, "ect_enable": True, "rp_max_
               "rp_byte_reset": 10000000, "rp_ai_rate": 40, "rp_hai_rate": 400, "rp_dce_tcp_g": 1020, "rp_dce_tcp_rtt": 55,
               "rp_rate_reduce_monitor_period": 50, "np_min_time_between_cnps": 50, "rp_clamp_tgt_rate": True}
 # Climb of a flow after a burst in Gb/s per millisecond, in a published run of the authors' ns-3 code
-# (sc20anonymous/DCQCN-validation). It was read from the picture: 9.3 to 20.6 in 15 ms, and 0.5 to 11.4 in 15 ms.
+# (sc20anonymous/DCQCN-validation). The source is the picture: 9.3 to 20.6 in 15 ms, and 0.5 to 11.4 in 15 ms.
 NS3_CLIMB = 0.74
 HALF = 17                       # nodes at each switch, there and here
 BURST_MS, SEEN_MS = 40, 70
@@ -52,8 +52,8 @@ def marked(queue):
 
 
 def events(packets, probability):
-    """Returns, for a flow with this number of packets per second, the increases per second by bytes and by time, and
-    those of them after fast recovery.
+    """Returns, for a flow with this number of packets per second, its increases per second by bytes and by time. The
+    last two values are those of them after fast recovery.
     """
     if probability >= 1:
         return 0, 0, 0, 0

@@ -168,6 +168,6 @@ def conclude(rows):
             at["both"]["victim_gbps"] > 2 * at["pfc"]["victim_gbps"] and stands is not None and circle[-1]["paused_links"] == RING and
             len(links) == RING and all(each["pauses"] == each["resumed"] + 1 and not each["dropped"] for each in links),
             f"of {most} senders to one the queue drops {at['none']['dropped']} packets; with priority flow control none, but the victim, "
-            f"whose way is free, gets {at['pfc']['victim_gbps']:.1f} Gb/s of 100; with DCQCN above it {at['both']['victim_gbps']:.1f}; fairness is "
+            f"whose path is free, gets {at['pfc']['victim_gbps']:.1f} Gb/s of 100; with DCQCN in addition {at['both']['victim_gbps']:.1f}; fairness is "
             f"{at['none']['fairness']:.2f}, {at['pfc']['fairness']:.2f} and {at['both']['fairness']:.2f}; in a circle of {RING} switches flow "
-            f"control stands still for good after {stands} us: each of {RING} links was told to pause once more than to go on")
+            f"control is deadlocked after {stands} us: each of {RING} links was requested once more to pause than to continue")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Measures the cost of loss for each method of recovery (manual, Selective repeat; Link retransmission)."""
 
-ASKS = "what does loss cost, and which way of recovery how much of it?"
+ASKS = "what does loss cost with each method of recovery?"
 WHERE = "simulation"
 
-NAMES = {"limit": ("what is left", "C7", "--"), "link": ("link retransmission", "C2", "-"),
+NAMES = {"limit": ("theoretical limit", "C7", "--"), "link": ("link retransmission", "C2", "-"),
          "sr": ("selective repeat", "C0", "-"), "gbn": ("go-back-N", "C3", "-")}
 
 
@@ -34,5 +34,5 @@ def conclude(rows):
     parts = {recovery: at(1, recovery) / limit for recovery in ("gbn", "sr", "link")}
     return (parts["sr"] >= 0.77 and parts["link"] >= 0.95 and 0.15 <= parts["gbn"] <= 0.35 and
             all(at(0, recovery) > 0.99 * at(0, "limit") for recovery in parts),
-            f"with 1 % of the frames lost go-back-N keeps {parts['gbn']:.0%} of what is left, selective repeat {parts['sr']:.0%}, "
+            f"with 1 % of the frames lost go-back-N keeps {parts['gbn']:.0%} of the theoretical limit, selective repeat {parts['sr']:.0%}, "
             f"link retransmission {parts['link']:.0%}; with 0.01 % go-back-N keeps {at(0.01, 'gbn') / at(0.01, 'limit'):.0%}")

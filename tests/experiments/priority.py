@@ -36,6 +36,6 @@ def conclude(rows):
     grows = strict["percentile_99_us"] / next(row["percentile_99_us"] for row in rows
                                               if row["turns"] == "strict" and row["flows"] == alone)
     return (gain > 10 and grows < 1.5 and wire > 0.95,
-            f"beside {most} bulk flows 64 bytes take {circle['median_us']:.0f} us (99th percentile {circle['percentile_99_us']:.0f} us) when "
-            f"turns go in a circle, {strict['median_us']:.1f} us ({strict['percentile_99_us']:.1f} us) with a strict priority; the wire carries "
-            f"{wire:.0%} of what it did")
+            f"beside {most} bulk flows 64 bytes take {circle['median_us']:.0f} us (99th percentile {circle['percentile_99_us']:.0f} us) if "
+            f"queue pairs are scheduled in a circle, {strict['median_us']:.1f} us ({strict['percentile_99_us']:.1f} us) with a strict priority; the wire carries "
+            f"{wire:.0%} of its former rate")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Measures a connection whose packets take several paths (manual, Selective repeat; Adaptive routing)."""
 
-ASKS = "what does it cost when packets overtake each other, and who does not mind?"
+ASKS = "what does it cost when packets overtake each other, and with which method does it cost nothing?"
 WHERE = "simulation"
 
 MODES = {"gbn": ("go-back-N", "C3", {}), "sr": ("selective repeat", "C0", {"selective_repeat": True}),
@@ -33,7 +33,7 @@ def measure(run):
 
 
 def draw(figure, rows):
-    for place, (column, label) in enumerate((("goodput_gbps", "goodput, Gb/s"), ("sent_again", "packets sent again")), 1):
+    for place, (column, label) in enumerate((("goodput_gbps", "goodput, Gb/s"), ("sent_again", "retransmitted packets")), 1):
         axes = figure.add_subplot(1, 2, place)
         for mode, (name, color, _) in MODES.items():
             axes.plot(*zip(*((row["paths"], row[column]) for row in rows if row["recovery"] == mode)), marker="o", color=color, label=name)
@@ -52,5 +52,5 @@ def conclude(rows):
     return (all(row["intact"] for row in rows) and part["ar"] > 0.9 and part["gbn"] < 0.5 and at[most, "ar"]["sent_again"] == 0 and
             part["gbn"] < part["sr"],
             f"over {most} paths go-back-N keeps {part['gbn']:.0%} of its goodput, selective repeat {part['sr']:.0%}, adaptive routing "
-            f"{part['ar']:.0%}; what was only late is sent again {at[most, 'gbn']['sent_again']}, {at[most, 'sr']['sent_again']} and "
+            f"{part['ar']:.0%}; late packets are retransmitted {at[most, 'gbn']['sent_again']}, {at[most, 'sr']['sent_again']} and "
             f"{at[most, 'ar']['sent_again']} times")

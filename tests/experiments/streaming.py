@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Compares streaming receive queues (manual, Streaming receive) with queues that have one buffer for each message."""
 
-ASKS = "what do buffers that take many messages save, when messages may be long and most are not?"
+ASKS = "what do buffers for many messages save, if messages may be long and most are short?"
 WHERE = "guest"
 
 WAYS = {"streaming": "many messages in 1 MiB", "ordinary": "one message in 64 KiB"}

@@ -28,7 +28,7 @@ def draw(figure, rows):
         axes.plot(range(len(lists)), microseconds, marker="o", label=label)
     axes.set_xticks(range(len(lists)), [str(others) for others in lists])
     axes.set_yscale("log")
-    axes.set_xlabel("buffers before those that are wanted")
+    axes.set_xlabel("other buffers before the matching ones")
     axes.set_ylabel("microseconds of the processor for a message")
     axes.set_title("64 bytes, eager", fontsize=10)
     axes.legend()
