@@ -1,7 +1,7 @@
 # qrnic: a thin front for the scripts of tools/ and tests/; each has --help.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
-# What can be chosen, here or in the environment.
+# Variables of the command line or the environment.
 QEMU_VERSION ?= 10.0
 DESTDIR ?=
 PREFIX ?= /usr/local/lib/qrnic
@@ -19,7 +19,7 @@ TARGETS := help qemu modules provider guest demo shell watch manual check \
 	bench experiments install install-guest deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
-# A script's one line is the message; make adds none of its own but "Error 1".
+# The script's own line is the message, so make prints no directories.
 MAKEFLAGS += --no-print-directory
 
 help:
