@@ -23,27 +23,27 @@ TARGETS := help qemu modules provider guest demo shell watch manual check \
 MAKEFLAGS += --no-print-directory
 
 help:
-	@echo "make demo            two guests with a qrnic each run RDMA programs (builds all it needs)"
+	@echo "make demo            two guests with a qrnic each run RDMA programs (builds everything first)"
 	@echo "make shell           an interactive guest with the whole RDMA user space"
 	@echo "make watch           one message from doorbell to completion, step by step; OP=\"read\" for another operation"
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
 	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-guest, check-experiments"
-	@echo "make check-full      also the guest tests that take long (storage, middleware, users of a device that fails)"
+	@echo "make check-full      also the long guest tests (storage, middleware, users of a device that fails)"
 	@echo "make check-newest    the newest QEMU, Linux and rdma-core, and a guest with an IOMMU (builds them first)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
-	@echo "make manual          the hardware manual as one page; prints where it is"
+	@echo "make manual          the hardware manual as one page; prints its URL"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
-	@echo "make experiments     what the device teaches, as figures and pictures; OUT=DIR, ONLY=\"NAME ...\""
+	@echo "make experiments     figures and pictures of the experiments; OUT=DIR, ONLY=\"NAME ...\""
 	@echo
 	@echo "make qemu            build QEMU with the device (QEMU_VERSION=10.0, 10.1 or 10.2)"
 	@echo "make modules         build the kernel modules for the guest"
 	@echo "make provider        build the rdma-core provider for the guest"
 	@echo "make guest           make the guest's images"
-	@echo "make deps            install the host packages that all this needs"
-	@echo "make install         DESTDIR=... PREFIX=/usr/local/lib/qrnic: QEMU and what it needs"
+	@echo "make deps            install the host packages that are needed"
+	@echo "make install         DESTDIR=... PREFIX=/usr/local/lib/qrnic: QEMU and its firmware"
 	@echo "make install-guest   DESTDIR=...: modules and provider, into a guest's root"
 	@echo
-	@echo "make clean           remove what was built; make distclean: the whole cache too"
+	@echo "make clean           remove the builds; make distclean: the whole cache, too"
 
 deps:
 	@tools/deps
