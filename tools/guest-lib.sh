@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared by the guest tools, which source it after lib.sh: paths of the guest's roots, builds and images in the cache,
-# and functions that use the build root.
+# Shared by the guest tools, which source it after lib.sh. The file has the paths of the guest's roots, builds and images in
+# the cache, and functions that use the build root.
 # SPDX-License-Identifier: GPL-2.0-or-later
 
 # shellcheck disable=SC2034  # used by the scripts that source this file
@@ -85,7 +85,7 @@ in_build_root() {
 
 # sync_tree FROM TO: copies the files whose contents differ, and removes files that FROM no longer has. A copy has the
 # time of the copying, because make and ninja rebuild only objects that are older than their source. An object may be
-# newer than an edit that it does not contain, if the edit was made during a build or is from an older commit.
+# newer than an edit that it does not contain: edits may be made during a build, or come from older commits.
 sync_tree() {
     mkdir -p "$2"
     local rel

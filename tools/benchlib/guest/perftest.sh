@@ -34,7 +34,7 @@ sizes() {
 
 # queue_pairs_rate MTU WHICH METRIC: measures a curve over the number of queue pairs. Each second message completes,
 # because the longest completion queue of Soft-RoCE has 32,767 entries. The run with 16,000 queue pairs has a number of
-# messages in place of a duration, because its last requests would end seconds after the duration.
+# messages in place of a duration, because otherwise its last requests end seconds later.
 queue_pairs_rate() {
     perftest "$1" "$2" "$3/1" ib_write_bw -s 8 -q 1 -t 128 -Q 2 -D 3 -f 0
     perftest "$1" "$2" "$3/64" ib_write_bw -s 8 -q 64 -t 64 -Q 2 -D 3 -f 0
