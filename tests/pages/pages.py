@@ -208,6 +208,17 @@ def chapter_problems(name, text, titles):
     return [f'{name}: the manual has no chapter "{title}"' for title in named if title not in titles]
 
 
+def option_problems(page, options):
+    """Checks that the tools of this repository have the long options of a page's commands. Quoted text is another program's."""
+    problems = []
+    for command in page.commands:
+        tool = next(iter(words_of(command.text)), "")
+        for option in re.findall(r"(?<=\s)--[a-z][\w-]*", re.sub(r"'[^']*'|\"[^\"]*\"", "", command.text)):
+            if tool in options and option not in options[tool] | {"--help"}:
+                problems.append(f"{page.name}:{command.line}: {tool} has no option {option}")
+    return problems
+
+
 def span_problems(page, known, options, targets):
     """Checks commands in code spans. A span with arguments stands in the table of commands, or names only targets of make
     that exist, or only options and arguments in capitals. An option exists if the help of a tool prints it."""
