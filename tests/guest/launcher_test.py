@@ -328,7 +328,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                                       capture_output=True, text=True, timeout=60, check=False,
                                       env={**self.env, "QRNIC_CACHE": cache, "PATH": f"{directory}:{os.environ['PATH']}"})
                 made = [name for name in os.listdir(os.path.join(cache, "guest")) if not name.startswith(".")]
-            good = done.returncode == 1 and "lets you make no namespace" in done.stderr and not made
+            good = done.returncode == 1 and "permits no namespace" in done.stderr and not made
             self.report.result(good, "launcher: a root where no namespace can be made",
                                details=[f"exit status {done.returncode}, made {made}", *done.stderr.splitlines()[-8:]])
         user = [] if os.getuid() == 0 else ["--map-root-user"]
