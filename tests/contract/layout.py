@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# layout.py: reads the layouts of the contract without the generator's code, so that one error can't hide in both, and
-# makes C programs that hold the headers against them.
+# layout.py: reads the layouts of the contract, and makes C programs that compare the headers with them. The file shares
+# no code with the generator, so that one error cannot hide in both.
 
 import random
 
@@ -9,7 +9,7 @@ SIZES = {"u8": 1, "le16": 2, "le32": 4, "le64": 8, "be16": 2, "be32": 4, "be64":
 
 
 def of_guest(spec):
-    """The contract without what the host's side alone knows."""
+    """Returns the contract without the parts that only the host's side has."""
     def known(items):
         return [item for item in items if item.get("side") != "host"]
     constants = {name: group for name, group in spec["constants"].items() if group.get("side") != "host"}
@@ -33,14 +33,14 @@ def member_size(spec, member):
 
 
 def flag_bits(spec, item):
-    """Bits that an item with flags may have, or None."""
+    """Returns the bits that an item with flags may have, or None."""
     if "flags" not in item:
         return None
     return sum(1 << v["bit"] for v in next(f for f in spec["flags"] if f["name"] == item["flags"])["values"])
 
 
 def bit_address(member, offset, bit):
-    """(byte, bit in it) of bit `bit` of a member at this offset."""
+    """Returns (byte, bit in it) of bit `bit` of a member at this offset."""
     size = SIZES[member["type"]]
     byte = bit // 8
     return offset + (size - 1 - byte if member["type"].startswith("be") else byte), bit % 8
@@ -106,7 +106,9 @@ static int failures;
 
 
 def device_program(spec, seed, rounds):
-    """Random bytes go through unpack and pack; each reserved bit is seen; each value is where the contract says."""
+    """Returns a C program for the device's header. Random bytes go through unpack and pack. The program checks that
+    each reserved bit is reported and that each value is at the contract's place.
+    """
     rng = random.Random(seed)
     text = '#include <stdio.h>\n#include <string.h>\n#include "qrnic_hw.h"\n' + CHECK
     calls = []
@@ -135,7 +137,7 @@ def device_program(spec, seed, rounds):
 
 
 def constant_lines(spec, linux):
-    """The same lines from both headers: sizes, offsets, and every constant."""
+    """Returns C lines that print sizes, offsets and every constant; both headers must print the same text."""
     lines = []
     for struct in spec["structs"]:
         upper = struct["name"].upper()
@@ -167,7 +169,7 @@ def dump_program(spec, linux):
 
 
 def expected_dump(spec):
-    """What both dump programs must print."""
+    """Returns the text that both programs must print."""
     lines = []
     for struct in spec["structs"]:
         layout = Layout(spec, struct["name"])

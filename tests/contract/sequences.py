@@ -2,10 +2,10 @@
 #
 # sequences.py: reads the sequence diagrams of spec/engine.rst, and compares them with the sources of the device.
 #
-# A diagram is a literal block after the comment ".. qrnic-sequence: NAME". Each line has a function, its file below
-# qemu-hw/engine/ or qemu-hw/ and, optionally, a remark; files of driver and provider are named from the root of the
-# repository. A function stands two columns right of its caller, and functions of one caller stand in the order of the
-# calls. "MEMBER: FUNCTION" is a call through the pointer MEMBER, of a structure or an argument.
+# A diagram is a literal block after the comment ".. qrnic-sequence: NAME". Each line has a function, its file and,
+# optionally, a remark. The file is below qemu-hw/engine/ or qemu-hw/; files of driver and provider are named from the
+# root of the repository. A function is two columns right of its caller, and functions of one caller are in the order of
+# the calls. "MEMBER: FUNCTION" is a call through the pointer MEMBER, of a structure or an argument.
 
 import os
 import re

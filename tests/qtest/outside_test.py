@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""Tests of tools/qtest: a test outside of the repository builds, runs, fails where it must, and is told its mistakes.
+"""Tests of tools/qtest: a test outside of the repository builds and runs, fails if it must, and gets a message for its
+errors.
 
-Uses what tools/build-qemu --tests=qtest has built; prints TAP.
+Uses the build of tools/build-qemu --tests=qtest; prints TAP.
+
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
@@ -18,7 +20,7 @@ import tap  # noqa: E402
 
 TOOL = ROOT / "tools" / "qtest"
 
-# Uses each of the tools that --help names.
+# This test uses each of the tools that --help names.
 RIG = """
 #include "qemu/osdep.h"
 #include "driver.h"
@@ -60,7 +62,9 @@ def qtest(*words):
 
 
 def outcome(done, status, text):
-    """What is wrong with the end of a run: nothing, if it has this status and says this."""
+    """Returns nothing if the run ended with this status and printed this text; otherwise returns the end of its
+    output.
+    """
     good = (done.returncode == status if status is not None else done.returncode) and text in done.stdout + done.stderr
     return [] if good else [f"exit status {done.returncode}, '{text}' expected", *(done.stdout + done.stderr).splitlines()[-12:]]
 
