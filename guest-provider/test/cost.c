@@ -408,7 +408,7 @@ static const struct operation operations[] = {
 	{ "poll_cq, nothing there", 1, ready_poll_empty, run_poll_empty },
 	{ "poll_cq, sends", 1, ready_poll, run_poll },
 	{ "poll_cq, sends", 16, ready_poll, run_poll },
-	{ "poll_cq, sends of 16 QPs in turn", 16, ready_poll_in_turn, run_poll },
+	{ "poll_cq, sends of 16 QPs alternating", 16, ready_poll_in_turn, run_poll },
 	{ "poll_cq, receives", 16, ready_poll_recv, run_poll },
 	{ "poll_cq, receives of an SRQ", 1, ready_poll_srq, run_poll },
 	{ "poll_cq, receives of an SRQ", 16, ready_poll_srq, run_poll },

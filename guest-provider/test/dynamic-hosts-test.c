@@ -900,13 +900,13 @@ static void judge(void)
 		{ "between hosts: operations, half handshake", test_half },
 		{ "between hosts: operations, full handshake", test_full },
 		{ "between hosts: many to many", test_many },
-		{ "between hosts: an empty pool", test_empty_pool },
-		{ "between hosts: the size of a pool", test_pool_size },
-		{ "between hosts: refused", test_refused },
-		{ "between hosts: what follows CONNECT", test_handshakes },
-		{ "between hosts: a target that is made anew", test_target_anew },
+		{ "between hosts: no responder is free", test_empty_pool },
+		{ "between hosts: number of responders", test_pool_size },
+		{ "between hosts: rejected requests", test_refused },
+		{ "between hosts: packets behind a rejected CONNECT", test_handshakes },
+		{ "between hosts: a target is created again", test_target_anew },
 		{ "between hosts: idle initiators disconnect", test_idle },
-		{ "between hosts: to each its time to rest", test_idle_each },
+		{ "between hosts: idle time of each initiator", test_idle_each },
 		{}
 	};
 	unsigned int i;

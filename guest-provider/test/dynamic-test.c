@@ -785,17 +785,17 @@ int main(int argc, char **argv)
 	run("dynamic connections: addresses", address_make);
 	run("dynamic connections: objects", test_objects);
 	run("dynamic connections: attributes of mlx5", test_as_mlx5);
-	run("dynamic connections: room for the address", test_granted);
+	run("dynamic connections: granted sizes leave space for the address", test_granted);
 	run("dynamic connections: operations, half handshake", test_half);
 	run("dynamic connections: operations, full handshake", test_full);
-	run("dynamic connections: the handshake that both ends agree on",
+	run("dynamic connections: both ends agree on a handshake",
 	    test_agreed_handshake);
 	run("dynamic connections: many to many", test_many);
 	run("dynamic connections: many to few responders", test_few_responders);
-	run("dynamic connections: an empty pool", test_empty_pool);
-	run("dynamic connections: refused", test_refused);
-	run("dynamic connections: a target that dies", test_dead_target);
-	run("dynamic connections: pages on demand", test_on_demand);
+	run("dynamic connections: no responder is free", test_empty_pool);
+	run("dynamic connections: rejected requests", test_refused);
+	run("dynamic connections: the target is destroyed", test_dead_target);
+	run("dynamic connections: memory on demand", test_on_demand);
 	if (ah && ibv_destroy_ah(ah))
 		failures++;
 	return tear_down();

@@ -212,11 +212,11 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("what is offered, and what of it is taken", test_offer);
-	run("what was agreed on, after RESET", test_reset);
-	run("options as attributes of creation", test_attributes);
+	run("offered and accepted options", test_offer);
+	run("options after RESET", test_reset);
+	run("options at creation", test_attributes);
 	run("queue pairs without options", test_none);
-	run("connections with any options at each end",
+	run("connections with all options at each end",
 	    test_connections);
 	return tear_down();
 }

@@ -1128,10 +1128,10 @@ int main(int argc, char **argv)
 	run("errnos of datagrams", test_datagrams);
 	run("errnos of memory windows", test_windows);
 	run("errnos of flow rules", test_rules);
-	run("errnos of the driver's own methods", test_methods);
+	run("errnos of methods of the driver", test_methods);
 	run("errnos of receive work queues", test_work_queues);
 	run("errnos of counters", test_counters);
-	run("errnos of what the adapter lacks", test_lacking);
+	run("errnos of missing features", test_lacking);
 	printf("# %d cases\n", cases);
 	ibv_destroy_cq(cq);
 	return tear_down();

@@ -449,11 +449,11 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("a CQ whose overrun is ignored", test_ignore_overrun);
-	run("datagrams with another source", test_source_qpn);
-	run("tags of frames in the completion", test_cvlan_stripping);
-	run("frames with their check sequence", test_scatter_fcs);
-	run("frames spread over receive work queues", test_spreading);
+	run("a CQ that ignores overruns", test_ignore_overrun);
+	run("datagrams with another source QP number", test_source_qpn);
+	run("VLAN tag of a frame in the completion", test_cvlan_stripping);
+	run("frames with the frame check sequence", test_scatter_fcs);
+	run("frames distributed over receive work queues", test_spreading);
 	run("the event of a receive work queue", test_fatal);
 	return tear_down();
 }

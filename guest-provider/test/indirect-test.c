@@ -660,17 +660,17 @@ int main(int argc, char **argv)
 			hold();
 		return 1;
 	}
-	run("columns of matrices, sent and received", test_columns);
-	run("a transposition in one write", test_transposition);
-	run("interleaved fields, read", test_interleaved);
+	run("columns of matrices are sent and received", test_columns);
+	run("a write transposes a matrix", test_transposition);
+	run("a read of interleaved fields", test_interleaved);
 	run("a list of 1000 pieces", test_long_list);
 	run("two lists of 1000 pieces", test_long_lists);
-	run("the value of a key", test_variants);
-	run("keys made, used and unmade in one go", test_pipelined);
-	run("invalidated from afar", test_remote_invalidate);
-	run("pieces that lead nowhere", test_bad_pieces);
-	run("bad calls", test_bad_calls);
-	run("a batch that is dropped", test_dropped);
+	run("variants of a key", test_variants);
+	run("keys are registered, used and invalidated in one batch", test_pipelined);
+	run("the peer invalidates a key", test_remote_invalidate);
+	run("invalid pieces", test_bad_pieces);
+	run("invalid calls", test_bad_calls);
+	run("a dropped batch", test_dropped);
 	run("an unreliable connection", test_uc);
 	run("pieces of memory on demand", test_on_demand);
 	return tear_down();

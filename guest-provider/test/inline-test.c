@@ -486,13 +486,13 @@ int main(int argc, char **argv)
 		test_left();
 		return 0;
 	}
-	run("what can be asked for", test_creation);
-	run("received into the completion, RC", test_rc);
-	run("received into the completion, SRQ", test_srq);
-	run("received into the completion, UC", test_uc);
-	run("regions at other addresses", test_regions);
-	run("regions from before exec", test_exec);
-	run("a completion that nobody polls", test_taken_back);
+	run("valid and invalid attributes", test_creation);
+	run("received into the CQE, RC", test_rc);
+	run("received into the CQE, SRQ", test_srq);
+	run("received into the CQE, UC", test_uc);
+	run("regions with other addresses", test_regions);
+	run("regions registered before exec", test_exec);
+	run("unpolled completions of a destroyed queue pair", test_taken_back);
 	run("errors", test_errors);
 	return tear_down();
 }

@@ -837,7 +837,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (argc > 3 && !strcmp(argv[3], "stress")) {
-		run("more memory on demand than there is", test_small_cgroup);
+		run("more memory on demand than the cgroup has", test_small_cgroup);
 		return tear_down();
 	}
 	if (argc > 3 && !strcmp(argv[3], "lists")) {
@@ -850,18 +850,18 @@ int main(int argc, char **argv)
 	}
 	run("on demand: first touch", test_explicit);
 	run("on demand: all of the address space", test_implicit);
-	run("on demand: memory given back", test_dontneed);
-	run("on demand: memory moved, unmapped, and other memory there", test_moved);
-	run("on demand: memory that may not be written", test_protected);
+	run("on demand: freed memory", test_dontneed);
+	run("on demand: memory is moved, unmapped and replaced", test_moved);
+	run("on demand: read-only memory", test_protected);
 	run("on demand: fork", test_fork);
 	run("on demand: huge pages", test_huge);
-	run("on demand: memory paged out", test_swap);
+	run("on demand: memory is swapped out", test_swap);
 	run("on demand: prefetch", test_prefetch);
-	run("on demand: prefetch of what is there", test_prefetch_present);
-	run("on demand: page lists go with their pages", test_lists_go);
-	run("on demand: no page list stays without a page", test_lists_of_nothing);
+	run("on demand: prefetch of present pages", test_prefetch_present);
+	run("on demand: page lists are freed with their pages", test_lists_go);
+	run("on demand: a page list without pages is freed", test_lists_of_nothing);
 	run("on demand: the limit of page lists", test_limit);
 	run("on demand: a long prefetch is killed", test_killed);
-	run("on demand: pages that go at any time", test_stress);
+	run("on demand: pages are taken away at any time", test_stress);
 	return tear_down();
 }

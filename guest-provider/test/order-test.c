@@ -809,26 +809,26 @@ static void run(const char *name, void (*test)(void))
 
 int main(void)
 {
-	run("CQEs are zero before their slots go back", test_zeroed);
-	run("CQEs have moved before their slots go back", test_moved);
+	run("CQEs are zeroed before their slots are released", test_zeroed);
+	run("CQEs are moved before their slots are released", test_moved);
 	run("an event is requested between start and end of a poll",
 	    test_arm_in_poll);
 	run("the clock is read without the lock", test_wallclock);
-	run("of slow readings of the clock the closest counts", test_slow_clock);
-	run("a clock that fails leaves the pair that was read", test_failing_clock);
-	run("nobody spins while a CQ is resized", test_resize);
+	run("the closest of several slow clock readings is used", test_slow_clock);
+	run("a failing clock keeps the last pair", test_failing_clock);
+	run("no thread spins while a CQ is resized", test_resize);
 	run("doorbells in a write-combining page", test_doorbells);
-	run("operations of a tag list, and what their completions give back",
+	run("operations of a tag list, and their completions",
 	    test_tags);
-	run("SGEs or inline data", test_payload);
+	run("a WQE has SGEs or inline data", test_payload);
 	run("the QP of the last completion is remembered", test_last_qp);
-	run("a queue of another CQ completes nothing", test_queue_of_other_cq);
-	run("of a CQ that may overrun one CQE is taken at a time", test_overrun);
-	run("a QP is forgotten for its successor", test_successor);
-	run("a QP that is destroyed is forgotten", test_destroyed);
+	run("a CQE of a queue of another CQ is dropped", test_queue_of_other_cq);
+	run("one CQE at a time is polled if the CQ may overrun", test_overrun);
+	run("the last QP is replaced by its successor", test_successor);
+	run("the last QP is destroyed", test_destroyed);
 	run("CQEs are read after all of their phases", test_phases_first);
 	run("the lock of an SRQ is taken once for a batch", test_srq_batch);
-	run("never the locks of two SRQs", test_two_srqs);
+	run("at most one SRQ is locked", test_two_srqs);
 	printf("1..%d\n", tests);
 	return failures ? 1 : 0;
 }

@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("what is reported of rate limits", test_caps);
+	run("reported rate limits", test_caps);
 	run("rate limits", test_connections);
 	return tear_down();
 }

@@ -675,13 +675,13 @@ int main(int argc, char **argv)
 	run("frames", test_frames);
 	run("frames by the extended interface", test_extended);
 	run("checksums of frames", test_checksums);
-	run("the layers of a rule", test_layers);
-	run("what raw packet queue pairs refuse", test_refusals);
+	run("layers of a rule", test_layers);
+	run("invalid calls of raw packet queue pairs", test_refusals);
 	run("many rules", test_many);
 	run("a sniffer", test_sniffer);
 	run("counters of rules", test_counters);
 	run("counters of sniffers", test_counters_of_sniffers);
-	run("rights to frames", test_rights);
-	run("an adapter without rules", test_lacks);
+	run("privilege for raw packets", test_rights);
+	run("an adapter without flow rules", test_lacks);
 	return tear_down();
 }

@@ -273,10 +273,10 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("the service level is the level", test_service_level);
+	run("the service level sets the level", test_service_level);
 	run("priorities of datagrams", test_datagrams);
-	run("a priority from creation, set later, and through RESET", test_life);
-	run("priorities that are refused", test_refused);
+	run("a priority at creation, after a change, and after RESET", test_life);
+	run("invalid priorities", test_refused);
 	run("an adapter without priorities", test_capability);
 	run("two bulk flows and a short one, at each level", test_flows);
 	return tear_down();

@@ -1045,22 +1045,22 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("capabilities are honest", test_caps);
-	run("no more requests than promised", test_max_send_wr);
-	run("posting by state", test_states);
+	run("reported sizes can be used", test_caps);
+	run("no more WQEs than max_send_wr", test_max_send_wr);
+	run("posting in each state", test_states);
 	run("overflow and bad_wr", test_overflow);
 	run("operations", test_operations);
-	run("gather lists around the ring", test_gather_wrap);
+	run("gather lists over the end of the ring", test_gather_wrap);
 	run("inline data of all lengths", test_inline);
 	run("extended posting", test_extended_post);
-	run("nothing is left of what is taken back", test_extended_undo);
+	run("a dropped batch leaves no WQE", test_extended_undo);
 	run("extended CQ and timestamps", test_timestamps);
 	run("the clock of the timestamps", test_clock);
 	run("events", test_events);
-	run("a request for any, then for solicited only",
+	run("a request for any completion, then for solicited ones",
 	    test_arm_any_then_solicited);
-	run("a region of three levels", test_three_levels);
-	run("completions of a QP that goes", test_clean);
+	run("a region with a table of three levels", test_three_levels);
+	run("completions of a destroyed QP", test_clean);
 	run("error and flush", test_error);
 	run("direct verbs", test_direct_verbs);
 	run("device memory", test_device_memory);

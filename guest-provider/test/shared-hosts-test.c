@@ -523,7 +523,7 @@ int main(int argc, char **argv)
 	end = setjmp(test_end);
 	if (!end)
 		test(argv);
-	printf("%sok 1 - provider: all processes of a host to all of another\n1..1\n",
+	printf("%sok 1 - provider: all processes of a host communicate with all of another\n1..1\n",
 	       end ? "not " : "");
 	return !!end;
 }

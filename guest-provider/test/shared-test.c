@@ -940,22 +940,22 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (argc > 3 && !strcmp(argv[3], "loop")) {
-		run("traffic without end", endless);
+		run("endless traffic", endless);
 		return 1;
 	}
-	run("attributes that are refused", test_refused);
-	run("all operations of many members at a time", test_operations);
-	run("who may become a member", test_right);
+	run("invalid attributes", test_refused);
+	run("all operations of many members in parallel", test_operations);
+	run("key and number of a member", test_right);
 	run("states of carriers and members", test_states);
-	run("nothing is posted to a carrier", test_not_posted_to);
-	run("members of other kinds", test_kinds);
+	run("posting to a carrier is rejected", test_not_posted_to);
+	run("members with other attributes", test_kinds);
 	run("options of carriers", test_options);
-	run("the error of a member is its own", test_error);
-	run("a member that is not ready holds up nobody", test_not_ready);
-	run("members go with their carrier", test_carrier_error);
-	run("a carrier that gives up", test_carrier_fails);
+	run("an error of a member affects only this member", test_error);
+	run("a member that is not ready delays no other", test_not_ready);
+	run("members fail with their carrier", test_carrier_error);
+	run("a carrier fails", test_carrier_fails);
 	run("carriers are destroyed before their members", test_order);
 	run("the owner of carriers is killed", test_owner_killed);
-	run("carriers are destroyed while others join", test_haste);
+	run("carriers are destroyed while members join", test_haste);
 	return tear_down();
 }

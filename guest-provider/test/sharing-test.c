@@ -714,18 +714,18 @@ int main(int argc, char **argv)
 			pause();
 	}
 	if (capabilities & QRNIC_CAP_SHARED_CONNECTION) {
-		run("a process offers its number", test_offers);
+		run("a process offers the number of its carrier", test_offers);
 		run("options of the carriers", test_options);
-		run("a node answers a number with one carrier", test_answers);
-		run("connections of three processes share one", test_connections);
-		run("an offer that is declined", test_declined);
-		run("what was not asked for", test_unasked);
-		run("a second carrier", test_twice);
-		run("a connection that is refused", test_refused);
-		run("a queue pair in use gives no answer", test_exclusive);
-		run("an answer that is not true", test_forged);
-		run("a carrier that has gone", test_gone);
-		run("connected again", test_reset);
+		run("a node answers an offered number with one carrier", test_answers);
+		run("connections of three processes share a connection", test_connections);
+		run("a declined offer", test_declined);
+		run("unrequested answers", test_unasked);
+		run("no second carrier for a connected queue pair", test_twice);
+		run("a failed connection", test_refused);
+		run("no answer for a queue pair in use", test_exclusive);
+		run("a forged answer", test_forged);
+		run("the answering process has ended", test_gone);
+		run("a new connection after RESET", test_reset);
 		run("another path", test_other_path);
 		if (other_gid_index >= 0) {
 			run("another user answers first", test_other_user);
@@ -734,7 +734,7 @@ int main(int argc, char **argv)
 			run("a modify call that fails", test_failed_modify);
 			run("the same number from two addresses", test_same_number);
 		}
-		run("other types", test_types);
+		run("other types of queue pairs", test_types);
 	}
 	if (ibv_close_device(other))
 		return 1;

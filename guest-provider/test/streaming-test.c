@@ -588,19 +588,19 @@ int main(int argc, char **argv)
 	if (set_up(argc, argv))
 		return 1;
 	if (argc > 3 && !strcmp(argv[3], "loop")) {
-		run("traffic until it is killed", hold);
+		run("endless traffic", hold);
 		return 1;
 	}
-	run("streaming: attributes that are refused", test_refused);
+	run("streaming: invalid attributes", test_refused);
 	run("streaming: a reliable connection", test_rc);
 	run("streaming: an unreliable connection", test_uc);
 	run("streaming: datagrams", test_ud);
-	run("streaming: an SRQ with queue pairs of all kinds", test_shared);
+	run("streaming: an SRQ with all types of queue pairs", test_shared);
 	run("streaming: an SRQ and several CQs", test_several_cqs);
 	run("streaming: extended reliable connections", test_xrc);
 	run("streaming: an SRQ that is resized", test_resize);
 	run("streaming: an RQ is flushed", test_flush);
-	run("streaming: a queue pair goes, the SRQ stays", test_one_goes);
+	run("streaming: a queue pair of an SRQ is destroyed", test_one_goes);
 	run("streaming: a message that is too long", test_too_long);
 	return tear_down();
 }

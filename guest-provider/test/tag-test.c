@@ -1167,23 +1167,24 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (argc > 3 && !strcmp(argv[3], "loop")) {
-		run("traffic until it is killed", hold);
+		run("endless traffic", hold);
 		return 1;
 	}
-	run("tags: an adapter without", test_lesser);
-	run("tags: limits, and what is refused", test_refused);
+	run("tags: an adapter without tag matching", test_lesser);
+	run("tags: limits and invalid calls", test_refused);
 	run("tags: many lists", test_many_lists);
 	run("tags: unexpected messages, step by step", test_unexpected);
 	run("tags: messages without a tag", test_untagged);
-	run("tags: entries are taken out", test_deleted);
+	run("tags: entries are removed", test_deleted);
 	run("tags: handles", test_handles);
 	run("tags: a full ring of operations", test_full_ring);
-	run("tags: buffers in pieces", test_pieces);
+	run("tags: buffers of several pieces", test_pieces);
 	run("tags: 10,000 entries and messages in random order", test_many);
-	run("tags: entries and messages race", test_moving);
-	run("tags: the same, and flags say when to tell", test_moving_by_flags);
-	run("tags: messages that fail", test_wrong);
-	run("tags: a queue pair goes", test_one_goes);
+	run("tags: entries and messages at the same time", test_moving);
+	run("tags: entries and messages at the same time, reports on request",
+	    test_moving_by_flags);
+	run("tags: errors of messages", test_wrong);
+	run("tags: a queue pair is destroyed", test_one_goes);
 	run("tags: the SRQ is resized", test_resize);
 	if (area && (ibv_dereg_mr(area_mr)))
 		failures++;

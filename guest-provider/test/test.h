@@ -353,7 +353,7 @@ static inline void run(const char *name, void (*test)(void))
 		test();
 	failures += end == 1;
 	printf("%sok %d - provider: %s%s\n", end == 1 ? "not " : "", ++tests,
-	       name, end == 2 ? " # SKIP the adapter lacks it" : "");
+	       name, end == 2 ? " # SKIP the adapter does not support it" : "");
 	fflush(stdout);
 }
 

@@ -598,7 +598,7 @@ static void test_resize_srq(void)
 	received_all = true;
 	for (i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
-	printf("# %u resized, %u refused, %u times full, %u errors\n", resized,
+	printf("# %u resized, %u rejected, %u times full, %u errors\n", resized,
 	       refused, starved, errors);
 	CHECK(!errors && resized >= SHARED_RESIZES);
 	CHECK(!pair_free(&shared) && !ibv_destroy_srq(shared.srq));
@@ -643,14 +643,14 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("QPs come and go while one waits for its events", test_destroy_qp);
-	run("the number of a QP that waits is another's", test_same_number);
-	run("QPs come and go while an XRC SRQ waits for its events",
+	run("QPs are created and destroyed while one waits for its events", test_destroy_qp);
+	run("the number of a waiting QP is reused", test_same_number);
+	run("QPs are created while an XRC SRQ waits for its events",
 	    test_destroy_xrc_srq);
-	run("polling a CQ that others change", test_all_at_once);
-	run("polling a CQ that others change by the extended interface",
+	run("polling a CQ that other threads change", test_all_at_once);
+	run("extended polling of a CQ that other threads change",
 	    test_all_at_once_extended);
-	run("an SRQ is resized while others post and receive", test_resize_srq);
+	run("an SRQ is resized while other threads post and receive", test_resize_srq);
 	run("doorbell pages are write-combining", test_write_combining);
 	return tear_down();
 }

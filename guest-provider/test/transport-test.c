@@ -1298,29 +1298,29 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	run("datagrams", test_datagrams);
-	run("datagrams that are refused", test_datagram_refusals);
+	run("invalid datagrams", test_datagram_refusals);
 	run("the datagram segment", test_datagram_segment);
 	run("datagrams by the extended interface", test_datagram_extended);
-	run("the fields of a datagram's completion", test_datagram_fields);
+	run("fields of the completion of a datagram", test_datagram_fields);
 	run("multicast", test_multicast);
 	run("unreliable connection", test_uc);
-	run("an SRQ's sizes", test_srq_sizes);
-	run("an SRQ's slots in any order", test_srq_order);
-	run("an SRQ gets larger and smaller", test_srq_resize);
-	run("an SRQ after its queue pairs", test_srq_clean);
+	run("sizes of an SRQ", test_srq_sizes);
+	run("slots of an SRQ in any order", test_srq_order);
+	run("an SRQ grows and shrinks", test_srq_resize);
+	run("an SRQ after its queue pairs are destroyed", test_srq_clean);
 	if (!getenv("QRNIC_SINGLE_THREADED"))
-		run("an SRQ of several threads", test_srq_threads);
-	run("an SRQ's limit", test_srq_limit);
+		run("an SRQ with several threads", test_srq_threads);
+	run("limit of an SRQ", test_srq_limit);
 	run("window of type 1", test_window_1);
 	run("window of type 2", test_window_2);
 	run("window by the extended interface", test_window_extended);
-	run("registering again", test_reregister);
+	run("a region is registered again", test_reregister);
 	run("null region", test_null_region);
 	run("resizing a CQ", test_resize);
 	run("moderation of events", test_moderation);
 	run("thread and parent domain", test_parent_domain);
 	run("many thread domains", test_many_domains);
 	run("import", test_import);
-	run("what the adapter lacks", test_lacks);
+	run("missing features of the adapter", test_lacks);
 	return tear_down();
 }

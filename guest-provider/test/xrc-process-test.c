@@ -256,9 +256,9 @@ int main(int argc, char **argv)
 		receive(atoi(argv[3]));
 		return 0;
 	}
-	run("a target of an XRC domain, by file", test_objects);
-	run("two other programs open it", test_start);
-	run("both receive by it", test_receivers);
-	run("it ends with the last of them", test_last);
+	run("a target of an XRC domain of a file", test_objects);
+	run("two other programs open the target", test_start);
+	run("both programs receive through the target", test_receivers);
+	run("the target is destroyed with its last program", test_last);
 	return tear_down();
 }

@@ -316,14 +316,14 @@ int main(int argc, char **argv)
 		printf("Bail out! no usable qrnic adapter (errno %d)\n", errno);
 		return 2;
 	}
-	run("XRC domain, by file", test_domain);
+	run("XRC domain of a file", test_domain);
 	run("XRC objects of two contexts", test_objects);
-	run("receiving by another's target", test_receive);
-	run("an XRC SRQ's slots", test_slots);
+	run("receiving through the target of another context", test_receive);
+	run("slots of an XRC SRQ", test_slots);
 	run("XRC by the extended interface", test_extended);
-	run("an XRC SRQ that goes", test_srq_gone);
-	run("a completion of a queue that there is not", test_forged);
-	run("XRC objects go", test_close);
-	run("no XRC domain where XRC is lacking", test_lacks);
+	run("an XRC SRQ is destroyed", test_srq_gone);
+	run("a completion of a queue that does not exist", test_forged);
+	run("XRC objects are destroyed", test_close);
+	run("no XRC domain without XRC", test_lacks);
 	return tear_down();
 }
