@@ -278,7 +278,8 @@ int qrnic_dealloc_td(struct ibv_td *ibtd)
 			 * unused and is freed with the context
 			 */
 			verbs_err(verbs_get_ctx(ibtd->context),
-				  "doorbell page %u: %d\n", td->db.number, err);
+				  "cannot free doorbell page %u: error %d\n",
+				  td->db.number, err);
 		}
 	}
 	free(td);

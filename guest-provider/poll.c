@@ -50,7 +50,7 @@ void qrnic_cq_unlock(struct qrnic_cq *cq)
 	qrnic_unlock(&cq->lock);
 	if (unlikely(strays))
 		verbs_err(verbs_get_ctx(cq->vcq.cq.context),
-			  "CQ %u: %u completions of QPs that have no such queue here, the last one of QP %u\n",
+			  "CQ %u: dropped %u completions of QPs without such a queue in this CQ; the last QP was %u\n",
 			  cq->cqn, strays, qpn);
 }
 

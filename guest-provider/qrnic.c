@@ -139,7 +139,7 @@ static bool environment_is_on(const struct qrnic_context *ctx, const char *name)
 			return false;
 	}
 	verbs_err((struct verbs_context *)&ctx->vctx,
-		  "%s=%s: expected 1, yes, true or on; or 0, no, false or off\n",
+		  "%s=%s is ignored: use 1, yes, true or on; or 0, no, false or off\n",
 		  name, set);
 	return false;
 }
