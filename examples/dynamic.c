@@ -100,7 +100,7 @@ static void receive(uint64_t slot)
 	struct ibv_sge sge = { (uintptr_t)memory + slot * SIZE, SIZE, mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 }, *bad;
 
-	check(!ibv_post_srq_recv(srq, &wr, &bad), "cannot post a receive request");
+	check(!ibv_post_srq_recv(srq, &wr, &bad), "cannot post a receive");
 }
 
 /*
@@ -139,7 +139,7 @@ static void send_message(struct initiator *i, unsigned int to, unsigned int numb
 	ibv_wr_send(i->ex);
 	qrnicdv_wr_set_dc_addr(i->ex, ah, targets[to]->qp_num, KEY);
 	ibv_wr_set_sge(i->ex, mr->lkey, (uintptr_t)data, SIZE);
-	check(!ibv_wr_complete(i->ex), "cannot post a send request");
+	check(!ibv_wr_complete(i->ex), "cannot post a send");
 }
 
 /*

@@ -153,7 +153,7 @@ static void take(struct exchange *ex, uint32_t size)
 		return;
 	}
 	ex->received++;
-	check(wc.wc_flags & IBV_WC_WITH_IMM, "a notice without immediate data");
+	check(wc.wc_flags & IBV_WC_WITH_IMM, "a completion has no immediate data");
 	if (be32toh(wc.imm_data) != size || !right(buffer_of(ex, ex->received), ex->received, size)) {
 		fprintf(stderr, "message %llu of %u bytes is wrong (immediate data: %u)\n",
 			(unsigned long long)ex->received, size, be32toh(wc.imm_data));
@@ -204,7 +204,7 @@ static void send_one(struct exchange *ex, uint32_t size)
 	fill(buffer_of(ex, serial), serial, size);
 	while (atomic_load_explicit(&entry->serial, memory_order_acquire) != serial)
 		;
-	check(entry->size == size, "another size was announced");
+	check(entry->size == size, "the announced size is wrong");
 	payload.wr.rdma.remote_addr = entry->address;
 	payload.wr.rdma.rkey = entry->rkey;
 	notice.wr.rdma = payload.wr.rdma;
@@ -247,7 +247,7 @@ static struct ibv_ece options_of(struct exchange *ex)
 static void send_options(struct exchange *ex, struct ibv_ece ece)
 {
 	check(fprintf(ex->peer.tcp, "%x %x\n", ece.vendor_id, ece.options) > 0,
-	      "cannot send to the other side");
+	      "cannot send to the peer");
 }
 
 static void take_options(struct exchange *ex)
@@ -255,9 +255,9 @@ static void take_options(struct exchange *ex)
 	struct ibv_ece ece = {};
 	char line[32];
 
-	check(fgets(line, sizeof(line), ex->peer.tcp), "the other side has gone");
+	check(fgets(line, sizeof(line), ex->peer.tcp), "the peer has closed the TCP connection");
 	check(sscanf(line, "%x %x", &ece.vendor_id, &ece.options) == 2,
-	      "the other side speaks another language");
+	      "the peer has sent invalid data");
 	/*
 	 * The peer has no options, but libibverbs accepts this only with the
 	 * vendor of this end
@@ -339,7 +339,7 @@ static void run(struct exchange *ex, const char *name, const char *server)
 	peer_meet(peer);
 
 	if (server)
-		printf("%10s %10s %14s %14s\n", "bytes", "messages", "us a message", "MB/s");
+		printf("%10s %10s %14s %14s\n", "bytes", "messages", "us/message", "MB/s");
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		if (server)
 			send_all(ex, sizes[i]);
@@ -348,7 +348,7 @@ static void run(struct exchange *ex, const char *name, const char *server)
 		peer_meet(peer);
 	}
 	if (!server)
-		printf("%llu messages, all bytes right\n", (unsigned long long)ex->received);
+		printf("%llu messages, all bytes are correct\n", (unsigned long long)ex->received);
 
 	peer_free(ex->fifo);
 	peer_free(ex->buffers);

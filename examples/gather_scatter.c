@@ -71,7 +71,7 @@ static void verify_strewn(struct experiment *exp, size_t size, int seed, const c
 			exit(1);
 		}
 		/* The bytes between the pieces must stay 0 */
-		check(piece_of(exp, i)[size] == 0, "more than the piece was written");
+		check(piece_of(exp, i)[size] == 0, "a byte outside a piece was written");
 	}
 }
 
@@ -173,7 +173,7 @@ static void receive(struct experiment *exp, size_t size, int seed)
 	check(!errno, "cannot post a receive");
 	peer_meet(&exp->peer);
 	wc = peer_complete(&exp->peer);
-	check(wc.byte_len == size * exp->pieces, "a message of the wrong length came");
+	check(wc.byte_len == size * exp->pieces, "a message has the wrong length");
 	verify_strewn(exp, size, seed, "scatter receive");
 	peer_meet(&exp->peer);
 }
@@ -229,7 +229,7 @@ static void run(struct experiment *exp, const char *name, const char *server)
 	peer_meet(peer);
 
 	if (server) {
-		printf("%d pieces, %d rounds; microseconds a message\n", exp->pieces, exp->rounds);
+		printf("%d pieces, %d rounds; microseconds per message\n", exp->pieces, exp->rounds);
 		printf("%10s %14s %14s %14s %14s\n", "bytes", "gather write", "pack, write",
 		       "scatter read", "read, unpack");
 	}
@@ -240,7 +240,7 @@ static void run(struct experiment *exp, const char *name, const char *server)
 			receive(exp, size, 3);
 	}
 	if (server)
-		printf("all bytes were right\n");
+		printf("all bytes were correct\n");
 
 	peer_free(exp->strewn);
 	peer_free(exp->packed);

@@ -121,7 +121,7 @@ static void make_objects(struct hello *hello)
 	 * domain work together
 	 */
 	hello->pd = ibv_alloc_pd(hello->context);
-	check(hello->pd, "cannot make a PD");
+	check(hello->pd, "cannot create a PD");
 
 	/*
 	 * Registration pins the memory and gives the adapter its translation.
@@ -140,12 +140,12 @@ static void make_objects(struct hello *hello)
 	 * so a QP needs one
 	 */
 	hello->cq = ibv_create_cq(hello->context, 1, NULL, NULL, 0);
-	check(hello->cq, "cannot make a CQ");
+	check(hello->cq, "cannot create a CQ");
 
 	attr.send_cq = hello->cq;
 	attr.recv_cq = hello->cq;
 	hello->qp = ibv_create_qp(hello->pd, &attr);
-	check(hello->qp, "cannot make a QP");
+	check(hello->qp, "cannot create a QP");
 
 	hello->local.qp_num = hello->qp->qp_num;
 	hello->local.psn = getpid() & 0xffffff;
@@ -182,7 +182,7 @@ static FILE *connect_tcp(const char *server)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 		check(!bind(fd, info->ai_addr, info->ai_addrlen), "bind");
 		check(!listen(fd, 1), "listen");
-		fprintf(stderr, "waits for the other side at TCP port %s\n", TCP_PORT);
+		fprintf(stderr, "waits for the peer at TCP port %s\n", TCP_PORT);
 		accepted = accept(fd, NULL, NULL);
 		check(accepted >= 0, "accept");
 		close(fd);
@@ -206,13 +206,13 @@ static void exchange(struct hello *hello, FILE *peer)
 	snprintf(line, sizeof(line), "%x %x %x %llx %s\n", hello->local.qp_num,
 		 hello->local.psn, hello->local.rkey,
 		 (unsigned long long)hello->local.address, text);
-	check(fputs(line, peer) >= 0, "cannot send to the other side");
+	check(fputs(line, peer) >= 0, "cannot send to the peer");
 
-	check(fgets(line, sizeof(line), peer), "the other side has gone");
+	check(fgets(line, sizeof(line), peer), "the peer has closed the TCP connection");
 	unsigned long long address;
 	fields = sscanf(line, "%x %x %x %llx %32s", &hello->remote.qp_num,
 			&hello->remote.psn, &hello->remote.rkey, &address, text);
-	check(fields == 5, "the other side speaks another language");
+	check(fields == 5, "the peer has sent invalid data");
 	hello->remote.address = address;
 	for (i = 0; i < 16; i++) {
 		unsigned int byte;
@@ -267,15 +267,15 @@ static void connect_qp(struct hello *hello)
 
 	errno = ibv_modify_qp(hello->qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 			      IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	check(!errno, "QP to INIT");
+	check(!errno, "cannot move the QP to INIT");
 	errno = ibv_modify_qp(hello->qp, &rtr, IBV_QP_STATE | IBV_QP_AV |
 			      IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	check(!errno, "QP to RTR");
+	check(!errno, "cannot move the QP to RTR");
 	errno = ibv_modify_qp(hello->qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN |
 			      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-	check(!errno, "QP to RTS");
+	check(!errno, "cannot move the QP to RTS");
 }
 
 /* Step 4: writes the greeting. */
@@ -360,17 +360,17 @@ int main(int argc, char **argv)
 	 * RTR before a write
 	 */
 	fputs("ready\n", peer);
-	check(fgets(line, sizeof(line), peer), "the other side has gone");
+	check(fgets(line, sizeof(line), peer), "the peer has closed the TCP connection");
 	if (server) {
 		write_greeting(&hello);
 		fputs("look\n", peer);
-		check(fgets(line, sizeof(line), peer), "the other side has gone");
+		check(fgets(line, sizeof(line), peer), "the peer has closed the TCP connection");
 	} else {
-		check(fgets(line, sizeof(line), peer), "the other side has gone");
+		check(fgets(line, sizeof(line), peer), "the peer has closed the TCP connection");
 		printf("in my memory: \"%s\"\n", hello.buffer);
 		fputs("seen\n", peer);
 		if (memcmp(hello.buffer, greeting, sizeof(greeting))) {
-			fprintf(stderr, "hello_verbs: that is not the greeting\n");
+			fprintf(stderr, "hello_verbs: the greeting is wrong\n");
 			return 1;
 		}
 	}

@@ -60,10 +60,10 @@ static void connect_to(struct ibv_qp *qp, uint32_t other)
 	};
 
 	check(!ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			     IBV_QP_ACCESS_FLAGS), "to INIT");
+			     IBV_QP_ACCESS_FLAGS), "cannot move to INIT");
 	check(!ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			     IBV_QP_MIN_RNR_TIMER), "to RTR");
+			     IBV_QP_MIN_RNR_TIMER), "cannot move to RTR");
 	check(!ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
 	      "to RTS");
@@ -170,7 +170,7 @@ int main(int argc, char **argv)
 
 	few = rate(count < 16 ? count : 16, 10000);
 	all = rate(count, 10000);
-	printf("%.0f messages a second over %u of them, %.0f over all\n", few,
+	printf("%.0f messages per second over %u of them, %.0f over all\n", few,
 	       count < 16 ? count : 16, all);
 
 	begin = microseconds();

@@ -151,7 +151,7 @@ static unsigned long room(const char *device)
 	open_all(device);
 	for (count = 0; make(IBV_QPT_XRC_RECV, NULL); count++)
 		continue;
-	check(errno == ENOMEM || errno == ENOSPC, "cannot fill the adapter");
+	check(errno == ENOMEM || errno == ENOSPC, "cannot create a queue pair");
 	return count;
 }
 
@@ -166,7 +166,7 @@ static unsigned long room_now(const char *device)
 		count = room(device);
 		exit(write(ends[1], &count, sizeof(count)) != sizeof(count));
 	}
-	check(wait(&status) > 0 && !status, "counting what is left");
+	check(wait(&status) > 0 && !status, "cannot count the free contexts");
 	check(read(ends[0], &count, sizeof(count)) == sizeof(count), "pipe");
 	return count;
 }

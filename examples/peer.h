@@ -105,7 +105,7 @@ static inline void peer_open(struct peer *peer, const char *name)
 	check(peer->context, "cannot open the device");
 	ibv_free_device_list(list);
 	peer->pd = ibv_alloc_pd(peer->context);
-	check(peer->pd, "cannot make a PD");
+	check(peer->pd, "cannot create a PD");
 	if (peer->gid_index == PEER_GID_V2)
 		peer->gid_index = peer_gid_v2(peer->context);
 	check(!ibv_query_gid(peer->context, PORT_NUM, peer->gid_index,
@@ -148,12 +148,12 @@ static inline void peer_queues(struct peer *peer, struct ibv_qp_cap *cap)
 
 	peer->cq = ibv_create_cq(peer->context, cap->max_send_wr + cap->max_recv_wr,
 				 NULL, NULL, 0);
-	check(peer->cq, "cannot make a CQ");
+	check(peer->cq, "cannot create a CQ");
 	attr.send_cq = peer->cq;
 	attr.recv_cq = peer->cq;
 	peer->qp = peer->make_qp ? peer->make_qp(peer, &attr) :
 				   ibv_create_qp(peer->pd, &attr);
-	check(peer->qp, "cannot make a QP");
+	check(peer->qp, "cannot create a QP");
 	*cap = attr.cap;
 	peer->local.qp_num = peer->qp->qp_num;
 	peer->local.psn = getpid() & 0xffffff;
@@ -178,7 +178,7 @@ static inline void peer_tcp(struct peer *peer, const char *server, const char *p
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 		check(!bind(fd, info->ai_addr, info->ai_addrlen), "bind");
 		check(!listen(fd, 1), "listen");
-		fprintf(stderr, "waits for the other side at TCP port %s\n", port);
+		fprintf(stderr, "waits for the peer at TCP port %s\n", port);
 		accepted = accept(fd, NULL, NULL);
 		check(accepted >= 0, "accept");
 		close(fd);
@@ -195,8 +195,8 @@ static inline void peer_meet(struct peer *peer)
 {
 	char line[16];
 
-	check(fputs("here\n", peer->tcp) >= 0, "cannot send to the other side");
-	check(fgets(line, sizeof(line), peer->tcp), "the other side has gone");
+	check(fputs("here\n", peer->tcp) >= 0, "cannot send to the peer");
+	check(fgets(line, sizeof(line), peer->tcp), "the peer has closed the TCP connection");
 }
 
 static inline void peer_exchange(struct peer *peer, const struct ibv_mr *mr)
@@ -213,12 +213,12 @@ static inline void peer_exchange(struct peer *peer, const struct ibv_mr *mr)
 	snprintf(line, sizeof(line), "%x %x %x %llx %s\n", peer->local.qp_num,
 		 peer->local.psn, peer->local.rkey,
 		 (unsigned long long)peer->local.address, text);
-	check(fputs(line, peer->tcp) >= 0, "cannot send to the other side");
+	check(fputs(line, peer->tcp) >= 0, "cannot send to the peer");
 
-	check(fgets(line, sizeof(line), peer->tcp), "the other side has gone");
+	check(fgets(line, sizeof(line), peer->tcp), "the peer has closed the TCP connection");
 	fields = sscanf(line, "%x %x %x %llx %32s", &peer->remote.qp_num,
 			&peer->remote.psn, &peer->remote.rkey, &address, text);
-	check(fields == 5, "the other side speaks another language");
+	check(fields == 5, "the peer has sent invalid data");
 	peer->remote.address = address;
 	for (i = 0; i < 16; i++) {
 		check(sscanf(text + 2 * i, "%2x", &byte) == 1, "bad GID");
@@ -261,15 +261,15 @@ static inline void peer_connect(struct peer *peer)
 
 	errno = ibv_modify_qp(peer->qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 			      IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	check(!errno, "QP to INIT");
+	check(!errno, "cannot move the QP to INIT");
 	errno = ibv_modify_qp(peer->qp, &rtr, IBV_QP_STATE | IBV_QP_AV |
 			      IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	check(!errno, "QP to RTR");
+	check(!errno, "cannot move the QP to RTR");
 	errno = ibv_modify_qp(peer->qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN |
 			      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-	check(!errno, "QP to RTS");
+	check(!errno, "cannot move the QP to RTS");
 }
 
 /* Waits for the next completion, and ends the program if it has an error. */
@@ -283,7 +283,7 @@ static inline struct ibv_wc peer_complete(struct peer *peer)
 	} while (count == 0);
 	check(count == 1, "cannot poll the CQ");
 	if (wc.status != IBV_WC_SUCCESS) {
-		fprintf(stderr, "a request failed: %s\n", ibv_wc_status_str(wc.status));
+		fprintf(stderr, "a work request failed: %s\n", ibv_wc_status_str(wc.status));
 		exit(1);
 	}
 	return wc;
@@ -315,10 +315,10 @@ static inline struct ibv_qp_ex *peer_itself(struct peer *peer, struct ibv_qp_cap
 
 	peer->cq = ibv_create_cq(peer->context, cap.max_send_wr + cap.max_recv_wr, NULL,
 				 NULL, 0);
-	check(peer->cq, "cannot make a CQ");
+	check(peer->cq, "cannot create a CQ");
 	attr.send_cq = attr.recv_cq = peer->cq;
 	peer->qp = ibv_create_qp_ex(peer->context, &attr);
-	check(peer->qp, "cannot make a QP");
+	check(peer->qp, "cannot create a QP");
 	peer->local.qp_num = peer->qp->qp_num;
 	peer->remote = peer->local;
 	peer_connect(peer);

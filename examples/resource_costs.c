@@ -4,7 +4,7 @@
  * memory, whose pages of 4 KiB are already present, or creates and destroys
  * queue pairs. The output is the time of each part.
  *
- *   resource_costs -d DEVICE -m MIB      "registered MIB MiB: N ms, given back: N ms"
+ *   resource_costs -d DEVICE -m MIB      "registered MIB MiB: N ms, deregistered: N ms"
  *   resource_costs -d DEVICE -q COUNT    "created COUNT queue pairs: N ms, destroyed: N ms"
  */
 #include <errno.h>
@@ -69,7 +69,8 @@ static void memory(struct ibv_pd *pd, size_t mib)
 	registered = milliseconds();
 	if (ibv_dereg_mr(mr))
 		fail("ibv_dereg_mr");
-	printf("registered %zu MiB: %.1f ms, given back: %.1f ms\n", mib, registered - start, milliseconds() - registered);
+	printf("registered %zu MiB: %.1f ms, deregistered: %.1f ms\n", mib, registered - start,
+	       milliseconds() - registered);
 }
 
 static void queue_pairs(struct ibv_pd *pd, int count)

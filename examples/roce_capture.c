@@ -77,12 +77,12 @@ static void start_receiving(struct capture *capture)
 	uint64_t slot;
 
 	errno = ibv_modify_qp(capture->qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
-	check(!errno, "to INIT");
+	check(!errno, "cannot move to INIT");
 	for (slot = 0; slot < RECEIVES; slot++)
 		post(capture, slot);
 	attr.qp_state = IBV_QPS_RTR;
 	errno = ibv_modify_qp(capture->qp, &attr, IBV_QP_STATE);
-	check(!errno, "to RTR");
+	check(!errno, "cannot move to RTR");
 }
 
 static void make_objects(struct capture *capture)
@@ -93,18 +93,18 @@ static void make_objects(struct capture *capture)
 	};
 
 	capture->pd = ibv_alloc_pd(capture->context);
-	check(capture->pd, "cannot make a PD");
+	check(capture->pd, "cannot create a PD");
 	capture->channel = ibv_create_comp_channel(capture->context);
-	check(capture->channel, "cannot make a completion channel");
+	check(capture->channel, "cannot create a completion channel");
 	capture->cq = ibv_create_cq(capture->context, RECEIVES, NULL, capture->channel, 0);
-	check(capture->cq, "cannot make a CQ");
+	check(capture->cq, "cannot create a CQ");
 	capture->buffer = aligned_alloc(4096, RECEIVES * ROOM);
 	check(capture->buffer, "no memory");
 	capture->mr = ibv_reg_mr(capture->pd, capture->buffer, RECEIVES * ROOM, IBV_ACCESS_LOCAL_WRITE);
 	check(capture->mr, "cannot register memory");
 	attr.send_cq = attr.recv_cq = capture->cq;
 	capture->qp = ibv_create_qp(capture->pd, &attr);
-	check(capture->qp, "cannot make a raw packet queue pair");
+	check(capture->qp, "cannot create a raw packet queue pair");
 }
 
 static void write_frame(struct capture *capture, const struct ibv_wc *wc)
@@ -151,7 +151,7 @@ static void run(struct capture *capture)
 
 	while (!enough(capture)) {
 		errno = ibv_req_notify_cq(capture->cq, 0);
-		check(!errno, "cannot ask for an event");
+		check(!errno, "cannot request an event");
 		write_frames(capture);
 		/*
 		 * The wait has a timeout, because a signal may come just before
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 	 * The adapter copies frames from now on, so the queue is ready before
 	 */
 	flow = ibv_create_flow(capture.qp, &sniffer);
-	check(flow, "cannot make a sniffer");
+	check(flow, "cannot create a sniffer");
 	fprintf(stderr, "capturing\n");
 	run(&capture);
 	fprintf(stderr, "%lu frames\n", capture.frames);

@@ -73,7 +73,7 @@ static void received(struct receiver *r)
 	flags = qrnicdv_wc_read_stream(r->cq, &offset);
 	message = be32toh(ibv_wc_read_imm_data(r->cq));
 	data = (uint8_t *)r->mr->addr + r->cq->wr_id * r->buffer_size + offset;
-	check(message == r->messages && length == length_of(message), "another message came");
+	check(message == r->messages && length == length_of(message), "an unexpected message has arrived");
 	for (at = 0; at < length; at++)
 		check(data[at] == pattern(message, at), "a byte is wrong");
 	r->messages++;
@@ -105,11 +105,11 @@ static void make_queue(struct receiver *r, bool ordinary)
 	};
 
 	r->cq = ibv_create_cq_ex(r->peer->context, &cq_attr);
-	check(r->cq, "cannot make a CQ");
+	check(r->cq, "cannot create a CQ");
 	r->peer->cq = attr.send_cq = attr.recv_cq = ibv_cq_ex_to_cq(r->cq);
 	r->peer->qp = ordinary ? ibv_create_qp_ex(r->peer->context, &attr) :
 		      qrnicdv_create_qp(r->peer->context, &attr, &dv, sizeof(dv));
-	check(r->peer->qp, "cannot make a QP");
+	check(r->peer->qp, "cannot create a QP");
 	r->peer->local.qp_num = r->peer->qp->qp_num;
 }
 

@@ -192,7 +192,7 @@ int main(int argc, char **argv)
 			  IBV_QP_EX_WITH_LOCAL_INV);
 	key.pd = peer.pd;
 	mkey = qrnicdv_create_mkey(&key, sizeof(key));
-	check(mkey, "cannot make a key");
+	check(mkey, "cannot create a key");
 	printf("csv direction,way,block,message,microseconds\n");
 	for (block = 8; block <= 4096; block *= 8)
 		for (length = 4096; length <= largest; length *= 16) {

@@ -103,7 +103,7 @@ static void make_queues(void)
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = cap };
 
 	cq = ibv_create_cq_ex(to.context, &cq_attr);
-	check(cq, "cannot make a CQ");
+	check(cq, "cannot create a CQ");
 	if (!software) {
 		srq_attr.comp_mask |= IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
 		srq_attr.srq_type = IBV_SRQT_TM;
@@ -111,12 +111,12 @@ static void make_queues(void)
 		srq_attr.tm_cap = (struct ibv_tm_cap){ TAGS, TAGS };
 	}
 	attr.srq = srq = ibv_create_srq_ex(to.context, &srq_attr);
-	check(srq, "cannot make an SRQ");
+	check(srq, "cannot create an SRQ");
 	from = to;
 	peer_queues(&from, &cap);
 	attr.send_cq = attr.recv_cq = ibv_cq_ex_to_cq(cq);
 	to.qp = ibv_create_qp(to.pd, &attr);
-	check(to.qp, "cannot make a QP");
+	check(to.qp, "cannot create a QP");
 	to.local.qp_num = to.qp->qp_num;
 	to.local.psn = from.local.psn;
 	to.remote = from.local;

@@ -107,7 +107,7 @@ static void match(uint64_t number)
 	while (*at && (tag & (*at)->mask) != (*at)->tag)
 		at = &(*at)->next;
 	found = *at;
-	check(found, "nobody waits for a message");
+	check(found, "no buffer matches a message");
 	*at = found->next;
 	if (!*at)
 		list_end = at;

@@ -32,7 +32,7 @@ static struct qrnicdv_mkey *key_new(int max_pieces)
 	struct qrnicdv_mkey_init_attr attr = { .pd = peer.pd, .max_pieces = max_pieces };
 	struct qrnicdv_mkey *mkey = qrnicdv_create_mkey(&attr, sizeof(attr));
 
-	check(mkey, "cannot make a key");
+	check(mkey, "cannot create a key");
 	return mkey;
 }
 

@@ -93,10 +93,10 @@ class Tests:
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             source = DRIVER % ("return 0;", QRNIC)
             write(directory, {"Kbuild": "obj-m := one.o two.o\n", "one.c": source, "two.c": source})
-            self.run("boot-driver refuses a directory of two modules", [self.boot_driver, directory], directory, 121,
+            self.run("boot-driver rejects a directory of two modules", [self.boot_driver, directory], directory, 121,
                      ("builds 2 modules (one.ko two.ko)",))
             write(directory, {"Kbuild": "obj-m := one.o\n", "one.c": "#error no driver\n"})
-            self.run("boot-driver says that a module does not build", [self.boot_driver, directory], directory, 121,
+            self.run("boot-driver reports a module that does not build", [self.boot_driver, directory], directory, 121,
                      ("does not build",))
 
     def built(self):
@@ -107,14 +107,14 @@ class Tests:
         image = os.path.join(os.path.dirname(kernel), "image", "vmlinux")
         found = glob.glob(os.path.join(modules, "usr", "lib", "modules", "*", "updates", "qrnic.ko"))
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
-            self.run("boot-driver takes a module and a kernel that are built", [self.boot_driver, *found], directory, 0, (),
+            self.run("boot-driver accepts a built module and a built kernel", [self.boot_driver, *found], directory, 0, (),
                      {"KERNEL": image})
 
     def first_driver(self):
         """The first driver builds, binds, and takes each of its steps, alone and together."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             folder = os.path.join(self.root, "examples", "first-driver")
-            self.run("first-driver takes its three steps", [self.boot_driver, folder, os.path.join(folder, "job")], directory, 0,
+            self.run("first-driver executes its three steps", [self.boot_driver, folder, os.path.join(folder, "job")], directory, 0,
                      ("step 1: version ", "step 2: at most ", "step 3: EQ 1 reported the end of command 2 by an interrupt"))
 
     def two_guests(self):
@@ -122,9 +122,9 @@ class Tests:
         job = os.path.join(self.root, "examples", "two-guests.sh")
         guest = [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "--guests", "2", "--"]
         self.run("two-guests.sh runs hello_verbs", [*guest, job, "hello_verbs"], self.root, 0,
-                 ("guest1: waits for the other side at TCP port 18600", 'guest1: in my memory: "Hello, verbs!'))
+                 ("guest1: waits for the peer at TCP port 18600", 'guest1: in my memory: "Hello, verbs!'))
         self.run("two-guests.sh passes arguments on", [*guest, job, "fifo_exchange", "-n", "7"], self.root, 0,
-                 ("guest1: waits for the other side at TCP port",))
+                 ("guest1: waits for the peer at TCP port",))
         self.run("two-guests.sh ends with the status of its program", [*guest, job, "hello_verbs", "-x"], self.root, 2,
                  ("usage: hello_verbs", "guest1 ended with status 2"))
 
@@ -159,7 +159,7 @@ done
                                      (("mine.ko",), "KERNEL=none cannot be read", {"KERNEL": "none"}),
                                      (("mine.ko",), "is no checkout of qrnic", {"QRNIC": directory})):
                 given = " ".join([*(f"{key}={os.path.basename(value)}" for key, value in env.items()), "boot-driver", *words])
-                self.run(f"refused with one line: {given}", [self.boot_driver, *words], directory, 2, (text,),
+                self.run(f"rejected with one line: {given}", [self.boot_driver, *words], directory, 2, (text,),
                          {"QRNIC": os.path.dirname(checkout), **env}, unsaid=("building",))
 
 
