@@ -1,6 +1,10 @@
 /*
  * qrnic cable: the object, and the agreement of its two ends
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * A device attaches with qrnic_cable_attach(); then both ends meet at a socket
  * (socket.h). Each end sends HELLO with a random nonce. The end with the
  * greater nonce creates the memory of the rings and sends MEMORY; its peer maps
@@ -9,8 +13,6 @@
  * receives all messages, and cable_news() handles them in the main loop. When
  * the peer disconnects, the end returns to the meeting. Manual, chapter
  * "Cable".
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

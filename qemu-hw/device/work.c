@@ -2,6 +2,10 @@
  * qrnic: the work of the device: entering and leaving it, its bottom half, and
  * its reset
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * Each call that may change the engine or the command queue is between
  * qrnic_enter() and qrnic_leave(). An interrupt or a sent frame may reach
  * another device, whose code may poll for work. The poll may run the bottom
@@ -9,8 +13,6 @@
  * device is already entered, such a call only records a request (QrnicPending,
  * or the state of the device). The request is handled when the device is left,
  * or in the next run.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

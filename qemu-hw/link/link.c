@@ -1,6 +1,10 @@
 /*
  * qrnic link: the state machine of link retransmission
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * A link begins in DOWN. When the wire comes up, it is GREETING: it sends plain
  * frames and HELLOs with a random session number. The link becomes AGREED when
  * the peer has echoed this number. In AGREED, frames of the port become DATA
@@ -10,8 +14,6 @@
  * by pump(), in the order of send_next(). Received frames only set flags such
  * as ack_owed and call work_begins(), so that nothing is sent inside a
  * reception. Manual, chapter "Link retransmission".
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

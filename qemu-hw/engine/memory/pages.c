@@ -1,6 +1,10 @@
 /*
  * qrnic engine: DMA, and translation tables in guest memory
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * qrnic_pages_init() validates the descriptor of a table, when a command or a
  * WQE creates the key or the ring. Each access then translates its offset. A
  * table has up to 4 levels of page lists; a page list has up to 512 entries.
@@ -9,8 +13,6 @@
  * is the id of its table. So qrnic_pages_forget() invalidates all lists of a
  * table by giving it a new id. Manual, chapters "Memory" and "Paging on
  * demand".
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -1,6 +1,10 @@
 /*
  * qrnic engine: tag lists of shared receive queues
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * Software posts operations (add, delete, sync) in a ring and rings a doorbell;
  * the run loop executes them in qrnic_tags_process(). The responder calls
  * qrnic_tag_match() for each tagged message. A matched entry belongs to the
@@ -10,8 +14,6 @@
  * because one of them may already match the entry. So the entries from put_by
  * to the end of the list are not used while "reported" is behind "unexpected".
  * Manual, chapter "Tag matching".
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

@@ -2,6 +2,10 @@
  * qrnic engine: doorbell pages, the doorbell FIFO, and recovery of lost
  * doorbells
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * The device calls qrnic_doorbell_write() when the guest writes a doorbell
  * page. The function qrnic_doorbell_event() is called instead if KVM reports a
  * write without its value. The run loop calls qrnic_doorbells_process().
@@ -11,8 +15,6 @@
  * record, so a lost doorbell loses no work. Pages that recover are in
  * queue->recovering, and page->recover is the next queue to check. Manual,
  * chapter "Doorbells".
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
