@@ -250,7 +250,7 @@ static void G_GNUC_PRINTF(2, 3) refuse(QrnicCable *c, const char *format, ...)
     vsnprintf((char *)m.text, sizeof(m.text), format, ap);
     va_end(ap);
     qrnic_cable_message_send(qrnic_reader_fd(c->reader), &m, -1);
-    complain(c, "refuses the other end: %s", (char *)m.text);
+    complain(c, "the peer is rejected: %s", (char *)m.text);
     disconnect_for(c, REFUSED_MS);
 }
 
@@ -407,11 +407,11 @@ static void got_hello(QrnicCable *c, const QrnicCableMessage *m)
     timer_after(c, AGREE_MS);
     if (m->version_min > QRNIC_CABLE_VERSION ||
         m->version < QRNIC_CABLE_VERSION) {
-        refuse(c, "it speaks versions %u to %u of the cable, this end %u",
+        refuse(c, "the peer has versions %u to %u of the cable, this end %u",
                m->version_min, m->version, QRNIC_CABLE_VERSION);
     } else if (m->slots < QRNIC_CABLE_MIN_SLOTS ||
                m->max_frame > QRNIC_CABLE_MAX_FRAME) {
-        refuse(c, "it wants %u slots of %u bytes; at least %u slots and "
+        refuse(c, "the peer has %u slots of %u bytes; at least %u slots and "
                "at most %u bytes are possible", m->slots, m->max_frame,
                QRNIC_CABLE_MIN_SLOTS, QRNIC_CABLE_MAX_FRAME);
     } else if (m->nonce == c->nonce) {
@@ -433,10 +433,10 @@ static void got_memory(QrnicCable *c, const QrnicCableMessage *m, void *memory)
 
     if (m->version != QRNIC_CABLE_VERSION || !bytes ||
         m->slots > c->slots || m->max_frame < MAX_FRAME) {
-        refuse(c, "version %u, %u slots of %u bytes, frames of %u were not "
-               "asked for", m->version, m->slots, m->stride, m->max_frame);
+        refuse(c, "version %u, %u slots of %u bytes, frames of %u bytes are "
+               "not as agreed", m->version, m->slots, m->stride, m->max_frame);
     } else if (!memory) {
-        refuse(c, "its memory is not a sealed file of %zu bytes", bytes);
+        refuse(c, "the memory is not a sealed file of %zu bytes", bytes);
     } else {
         set_up(c, memory, &shape, false);
         if (send_message(c, &ready, -1)) {
@@ -455,7 +455,7 @@ static void got_refusal(QrnicCable *c, QrnicCableMessage *m)
     for (char *p = text; *p; p++) {
         *p = g_ascii_isprint(*p) ? *p : '?';
     }
-    complain(c, "the other end refuses: %s", text);
+    complain(c, "the peer rejects this end: %s", text);
     disconnect_for(c, REFUSED_MS);
 }
 
@@ -472,14 +472,14 @@ static void got_message(QrnicCable *c, QrnicCableMessage *m, void *memory)
     } else if (m->type == QRNIC_CABLE_READY && c->state == CABLE_OFFERED) {
         now_up(c);
     } else {
-        refuse(c, "message %u is out of turn", m->type);
+        refuse(c, "message %u is unexpected", m->type);
     }
 }
 
 static void got_wake(QrnicCable *c)
 {
     if (c->state != CABLE_UP) {
-        refuse(c, "message %u is out of turn", QRNIC_CABLE_WAKE);
+        refuse(c, "message %u is unexpected", QRNIC_CABLE_WAKE);
         return;
     }
     if (c->edge < 0) {
@@ -557,7 +557,7 @@ static void refuse_third(QrnicCable *c, int fd)
 {
     const QrnicCableMessage m = {
         .magic = QRNIC_CABLE_MAGIC, .type = QRNIC_CABLE_REFUSE,
-        .text = "this cable has two ends already",
+        .text = "this cable already has two ends",
     };
 
     qrnic_cable_message_send(fd, &m, -1);
@@ -588,7 +588,7 @@ static void accept_failed(QrnicCable *c)
         return;
     }
     trace_qrnic_cable_accept_failed(c->name, error);
-    complain(c, "cannot accept another end: %s", strerror(error));
+    complain(c, "cannot accept a connection: %s", strerror(error));
     pause_accepting(c);
 }
 
@@ -637,7 +637,7 @@ static void cable_timer(void *opaque)
     if (c->reader && c->gone) {
         disconnect_for(c, AGAIN_MS);
     } else if (c->reader) {
-        refuse(c, "it says nothing more");
+        refuse(c, "the peer sends no further message");
     } else {
         cable_go(c);
     }
@@ -692,13 +692,13 @@ bool qrnic_cable_attach(QrnicCable *c, const QrnicCableClient *client,
     int fd = -1;
 
     if (c->client) {
-        error_setg(errp, "cable '%s' is plugged into another device",
+        error_setg(errp, "cable '%s' is used by another device",
                    object_get_canonical_path_component(OBJECT(c)));
         return false;
     }
     if (c->fd_name && !*c->fd_name) {
-        error_setg(errp, "cable '%s' had its socket from 'fd', which is closed "
-                   "since its device was unplugged",
+        error_setg(errp, "cable '%s': the socket of 'fd' was closed when its "
+                   "device was unplugged",
                    object_get_canonical_path_component(OBJECT(c)));
         return false;
     }
@@ -900,7 +900,7 @@ static void cable_complete(UserCreatable *uc, Error **errp)
 
     c->complete = true;
     if (!c->path == !c->fd_name) {
-        error_setg(errp, "qrnic-cable needs one of 'path' and 'fd'");
+        error_setg(errp, "qrnic-cable requires either 'path' or 'fd'");
     } else if (c->slots < QRNIC_CABLE_MIN_SLOTS ||
                c->slots > QRNIC_CABLE_MAX_SLOTS || !is_power_of_2(c->slots)) {
         error_setg(errp, "qrnic-cable: property 'slots' is %" PRIu32
@@ -1043,21 +1043,21 @@ static void qrnic_cable_class_init(ObjectClass *klass, QrnicClassData *data)
     uc->can_be_deleted = cable_can_be_deleted;
     object_class_property_add_str(klass, "path", path_get, path_set);
     object_class_property_set_description(klass, "path",
-        "Socket at which the two ends meet; the same for both");
+        "Path of the socket, the same for both ends");
     object_class_property_add_str(klass, "fd", descriptor_get, descriptor_set);
     object_class_property_set_description(klass, "fd",
-        "One end of a socketpair (AF_UNIX, SOCK_SEQPACKET) instead");
+        "Instead of path: one end of a socketpair (SOCK_SEQPACKET)");
     object_class_property_add_str(klass, "capture", capture_get, capture_set);
     object_class_property_set_description(klass, "capture",
         "File for all frames that pass this end, as pcapng");
     object_class_property_add(klass, "slots", "uint32", slots_get, slots_set,
                               NULL, NULL);
     object_class_property_set_description(klass, "slots",
-        "Frames that each direction holds, at most: a power of two");
+        "Maximum of frames in each direction, a power of two");
     object_class_property_add_bool(klass, "cut", cut_get, cut_set);
     object_class_property_set_description(klass, "cut",
-        "No link at this end, and no frame; can be changed at any time");
+        "Without link and frames at this end; changeable at any time");
     object_class_property_add_bool(klass, "link", link_get, NULL);
     object_class_property_set_description(klass, "link",
-        "The other end is there, and the cable is not cut");
+        "True if the peer is connected and the cable is not cut");
 }

@@ -85,7 +85,7 @@ static bool address_of(struct sockaddr_un *address, const char *path,
     address->sun_family = AF_UNIX;
     if (strlen(path) >= sizeof(address->sun_path)) {
         error_setg(errp, "path '%s' is longer than the %zu bytes that a "
-                   "socket's may have", path, sizeof(address->sun_path) - 1);
+                   "socket may have", path, sizeof(address->sun_path) - 1);
         return false;
     }
     strcpy(address->sun_path, path);
@@ -360,8 +360,8 @@ bool qrnic_cable_socket_check(int fd, Error **errp)
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
         getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
         type != SOCK_SEQPACKET || domain != AF_UNIX) {
-        error_setg(errp, "descriptor %d is not one of a socketpair of "
-                   "AF_UNIX and SOCK_SEQPACKET", fd);
+        error_setg(errp, "descriptor %d is not a socket of AF_UNIX and "
+                   "SOCK_SEQPACKET", fd);
         return false;
     }
     return true;

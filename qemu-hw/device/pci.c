@@ -147,7 +147,7 @@ static void check_window(QrnicDevice *d)
     window = limit > base ? limit - base + 1 : 0;
     if (window < needed) {
         warn_report("qrnic '%s': properties 'doorbell-pages' and "
-                    "'device-memory-size' ask for %" PRIu64 " KiB of "
+                    "'device-memory-size' require %" PRIu64 " KiB of "
                     "prefetchable address space, but its port has a window of "
                     "%" PRIu64 " KiB: set pref64-reserve=%" PRIu64 "M of the "
                     "pcie-root-port", d->name, needed / KiB, window / KiB,

@@ -94,8 +94,8 @@ static bool check_values(QrnicDevice *d, Error **errp)
         return false;
     }
     if (d->cable && d->conf.peers.ncs[0]) {
-        error_setg(errp, "qrnic: a port is plugged into one thing: property "
-                   "'cable' or property 'netdev'");
+        error_setg(errp, "qrnic: properties 'cable' and 'netdev' exclude each "
+                   "other");
         return false;
     }
     if (d->conf.macaddr.a[0] & 1) {
@@ -103,7 +103,7 @@ static bool check_values(QrnicDevice *d, Error **errp)
         return false;
     }
     if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(d)))) {
-        error_setg(errp, "qrnic needs a PCI Express bus: "
+        error_setg(errp, "qrnic requires a PCI Express bus: "
                    "use '-machine q35' or a PCI Express port");
         return false;
     }
@@ -299,5 +299,5 @@ void qrnic_properties_add(ObjectClass *klass)
     object_class_property_add(klass, "counters", "struct", counters_get, NULL,
                               NULL, NULL);
     object_class_property_set_description(klass, "counters",
-        "All counters, as in the chapter Counters of the manual");
+        "All counters; see the chapter Counters of the manual");
 }

@@ -148,7 +148,7 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
     case QRNIC_REG_CMD_BASE_HI:
     case QRNIC_REG_CMD_SIZE:
         if (qrnic_command_enabled(d)) {
-            return "read only while the command queue runs";
+            return "read-only while the command queue is enabled";
         }
         if (offset == QRNIC_REG_CMD_BASE_LO) {
             if (value % QRNIC_CMD_ENTRY_SIZE) {
@@ -172,7 +172,7 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
     case QRNIC_REG_CMD_EVENT:
         if (!(d->config.capabilities & QRNIC_CAP_COMMAND_EVENT)) {
             *rule = QRNIC_GE_REGISTER_ACCESS;
-            return "no register without CAP_COMMAND_EVENT";
+            return "the register requires CAP_COMMAND_EVENT";
         }
         return command_event_write(d, value, rule);
     case QRNIC_REG_SCRATCH:
@@ -180,7 +180,7 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
         return NULL;
     default:
         *rule = QRNIC_GE_REGISTER_ACCESS;
-        return "no register, or one that is read only";
+        return "no register, or a read-only register";
     }
 }
 

@@ -153,7 +153,7 @@ static void agree(QrnicLink *l)
     qrnic_link_arrival_reset(&l->arrival, l->peer);
     l->hello_at = QRNIC_LINK_NEVER;
     count(l, QRNIC_LINK_ESTABLISHED, 1);
-    state_set(l, AGREED, "both have heard the other");
+    state_set(l, AGREED, "both ends have received HELLO");
 }
 
 /* Stops retransmission, because frames for the third end would be lost. */
@@ -591,7 +591,7 @@ static void timed_out(QrnicLink *l)
         count(l, QRNIC_LINK_TX_TIMEOUTS, 1);
         trace_qrnic_link_timeout(l->config.name, l->replay.first, l->retries);
         if (++l->retries > l->config.retries) {
-            greet(l, "the other end does not answer");
+            greet(l, "the peer does not respond");
             return;
         }
         qrnic_link_replay_timeout(&l->replay);

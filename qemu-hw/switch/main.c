@@ -34,28 +34,28 @@
 static const char usage[] =
 "usage: qrnic-switch [option...] PATH PATH...\n"
 "\n"
-"Joins the cables that meet at these sockets, one for each port, as a learning\n"
-"Ethernet switch does:\n"
+"Joins the cables at these sockets, one per port, as a learning Ethernet\n"
+"switch:\n"
 "  qrnic-switch /tmp/me/a /tmp/me/b /tmp/me/c\n"
 "  qemu-system-x86_64 ... -object qrnic-cable,id=c0,path=/tmp/me/a \\\n"
 "      -device qrnic,cable=c0,...\n"
-"It does not matter which is started first, and each end may come and go.\n"
+"The programs can start in any order, and each end may disconnect and return.\n"
 "\n"
-"  --age SECONDS    an address that was silent for so long is forgotten\n"
+"  --age SECONDS    forget an address after this time without frames\n"
 "                   (default 300)\n"
-"  --capture FILE   every frame that comes in, as pcapng; one interface a port\n"
-"  --patience MS    who sends to a port that has no room waits for so long; then\n"
-"                   the port loses frames (default 50; 0: at once)\n"
-"  --slots N        frames that each direction of a cable holds, a power of two\n"
-"                   from 16 to 4096 (default 256; the smaller number of both\n"
-"                   ends counts)\n"
-"  --stats SECONDS  print the counters so often; SIGUSR1 does it at once\n"
-"  --trace PATTERN  QEMU's trace events of this name (qrnic_*), on stderr\n"
+"  --capture FILE   write all received frames as pcapng; one interface per port\n"
+"  --patience MS    maximum wait for a full port; later frames for that port\n"
+"                   are dropped (default 50; 0: no wait)\n"
+"  --slots N        maximum of frames in each direction of a cable, a power of\n"
+"                   two from 16 to 4096 (default 256; the lower number of both\n"
+"                   ends is used)\n"
+"  --stats SECONDS  print the counters at this interval; SIGUSR1 prints them now\n"
+"  --trace PATTERN  print matching trace events (qrnic_*) to stderr\n"
 "  --version, --help\n"
 "\n"
-"SIGTERM or Ctrl-C ends it; the counters are printed, and nothing is left at\n"
-"the paths. The exit status is 0 then, and 1 when it could not begin, for\n"
-"which a line on stderr gives the reason.\n";
+"SIGTERM or Ctrl-C ends the program; it prints the counters and removes the\n"
+"sockets. The exit status is 0 then, or 1 if the program cannot start; a line\n"
+"on stderr gives the reason.\n";
 
 typedef struct Program {
     QrnicSwitchOptions options;
@@ -112,7 +112,7 @@ static bool take_signals(Program *p)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     p->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (p->signals < 0) {
-        error_report("cannot take signals: %s", strerror(errno));
+        error_report("cannot receive signals: %s", strerror(errno));
     }
     return p->signals >= 0;
 }
@@ -153,7 +153,7 @@ static bool path_usable(const char *path)
         return false;
     }
     if (!lstat(path, &st) && !S_ISSOCK(st.st_mode)) {
-        error_report("%s is there, and no socket", path);
+        error_report("%s exists, but is no socket", path);
         return false;
     }
     return true;

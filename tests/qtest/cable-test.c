@@ -97,9 +97,9 @@ static const BadHello bad_hello[] = {
     { "slots", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 1, 1, 15, 9082 },
     { "bytes", QRNIC_CABLE_MAGIC, QRNIC_CABLE_HELLO, 1, 1, 64, 65537 },
     { "no message", 0x12345678, QRNIC_CABLE_HELLO, 1, 1, 64, 9082 },
-    { "out of turn", QRNIC_CABLE_MAGIC, QRNIC_CABLE_READY, 1, 1, 64, 9082 },
-    { "out of turn", QRNIC_CABLE_MAGIC, QRNIC_CABLE_MEMORY, 1, 1, 64, 9082 },
-    { "out of turn", QRNIC_CABLE_MAGIC, 77, 1, 1, 64, 9082 },
+    { "unexpected", QRNIC_CABLE_MAGIC, QRNIC_CABLE_READY, 1, 1, 64, 9082 },
+    { "unexpected", QRNIC_CABLE_MAGIC, QRNIC_CABLE_MEMORY, 1, 1, 64, 9082 },
+    { "unexpected", QRNIC_CABLE_MAGIC, 77, 1, 1, 64, 9082 },
     { "no message", QRNIC_CABLE_MAGIC, QRNIC_CABLE_WAKE, 1, 1, 64, 9082 },
 };
 

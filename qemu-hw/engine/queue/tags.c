@@ -215,13 +215,13 @@ static bool op_check(QrnicEngine *e, const QrnicTagList *l,
 
     if (!add && !sync && op->opcode != QRNIC_WQE_TAG_DEL) {
         return refuse(e, l, op, QRNIC_GE_WQE_MALFORMED, QRNIC_SYN_WQE_OPCODE,
-                      "the opcode is not one of a tag list", cqe);
+                      "the opcode is invalid in a tag list", cqe);
     }
     if (!reserved_ok || (sync && op->handle) ||
         (!add && (op->data_segments || op->tag || op->mask)) ||
         (op->unexpected && !(op->flags & QRNIC_TAGF_SYNC))) {
         return refuse(e, l, op, QRNIC_GE_WQE_MALFORMED, QRNIC_SYN_WQE_RESERVED,
-                      "something is set that this opcode does not have", cqe);
+                      "a member that this opcode does not use is not 0", cqe);
     }
     if (op->data_segments > MIN(room, e->config.max_sge)) {
         return refuse(e, l, op, QRNIC_GE_WQE_MALFORMED, QRNIC_SYN_WQE_SIZE,
@@ -235,8 +235,8 @@ static bool op_check(QrnicEngine *e, const QrnicTagList *l,
     if (op->flags & QRNIC_TAGF_SYNC &&
         op->unexpected - l->reported > l->unexpected - l->reported) {
         return refuse(e, l, op, QRNIC_GE_TAG_OPERATION, QRNIC_SYN_TAG_COUNT,
-                      "so many unexpected messages there were not, or more "
-                      "were told before", cqe);
+                      "the count of unexpected messages is too high, or lower "
+                      "than before", cqe);
     }
     return true;
 }
@@ -306,7 +306,7 @@ static bool execute(QrnicEngine *e, QrnicTagList *l, const uint8_t *raw)
     if (op.index != l->ops.consumer) {
         qrnic_guest_error(e, QRNIC_GE_WQE_MALFORMED, "tag list",
                           l->srq->number, "operation at index %" PRIu32
-                          ": its index is not that of its place",
+                          ": its index does not match its slot",
                           l->ops.consumer);
         list_fail(e, l, QRNIC_SYN_WQE_INDEX);
         return false;

@@ -74,7 +74,7 @@ static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
 
     *syndrome = QRNIC_SYN_WQE_INDEX;
     if (ctrl->index != index) {
-        return "its index is not that of its place";
+        return "its index does not match its slot";
     }
     *syndrome = QRNIC_SYN_WQE_RESERVED;
     if (!reserved_ok) {
@@ -85,7 +85,7 @@ static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
         return "the number of segments is out of range";
     }
     if (wqebbs > raw_wqebbs) {
-        return "it ends beyond the producer index";
+        return "the WQE ends beyond the producer index";
     }
     *syndrome = QRNIC_SYN_WQE_OPCODE;
     if (!shape->known) {
@@ -93,15 +93,15 @@ static const char *check_ctrl(QrnicEngine *e, const QrnicSqCtrl *ctrl,
     }
     *syndrome = QRNIC_SYN_WQE_RESERVED;
     if (ctrl->imm && !shape->imm) {
-        return "immediate data without such an opcode";
+        return "immediate data is set, but the opcode has none";
     }
     if (ctrl->inline_length && !(ctrl->flags & QRNIC_WQEF_INLINE)) {
-        return "an inline length without inline data";
+        return "an inline length is set without inline data";
     }
     if ((ctrl->flags & QRNIC_WQEF_INLINE) &&
         (!shape->can_inline ||
          !(e->config.capabilities & QRNIC_CAP_INLINE_SEND))) {
-        return "inline data is not possible here";
+        return "inline data is not supported for this opcode";
     }
     return NULL;
 }
@@ -125,14 +125,14 @@ static const char *decode_eth(QrnicEngine *e, const uint8_t *p,
     for (unsigned i = 0; i < ARRAY_SIZE(needs); i++) {
         if ((out->flags & needs[i].flag) &&
             !(e->config.capabilities & needs[i].cap)) {
-            return "an offload that the device does not have";
+            return "an offload is not supported by the device";
         }
     }
     if (ctpop16(out->flags & sums) > 1) {
-        return "two ways to a checksum";
+        return "more than one checksum offload is requested";
     }
     if (!(out->flags & QRNIC_ETHF_TSO) && (out->mss || out->header_length)) {
-        return "lengths of segments without segmentation";
+        return "mss or header_length is set without segmentation";
     }
     return NULL;
 }
@@ -179,13 +179,13 @@ static const char *decode_headers(QrnicEngine *e, const uint8_t **p,
         out->compare = seg.compare;
         *p += QRNIC_SEGMENT_SIZE;
         if (seg.compare && out->opcode != QRNIC_WQE_ATOMIC_CMP_SWAP) {
-            return "a value to compare with, and nothing to compare";
+            return "a compare value without compare and swap";
         }
     }
     if (shape->flush) {
         if (!qrnic_flush_seg_unpack(&out->flush, *p) || !out->flush.type ||
             out->flush.level > QRNIC_FLUSH_MR) {
-            return "reserved bits or no placement in the flush segment";
+            return "the flush segment has reserved bits or no placement";
         }
         *p += QRNIC_SEGMENT_SIZE;
     }
@@ -323,12 +323,12 @@ QrnicTake qrnic_recv_wqe_decode(QrnicEngine *e, const char *queue,
     if (ctrl.index != index) {
         return refuse(e, number, queue, index, QRNIC_SYN_WQE_INDEX,
                       status, syndrome,
-                             "its index is not that of its place");
+                             "its index does not match its slot");
     }
     if (!reserved_ok || ctrl.next >= next_limit) {
         return refuse(e, number, queue, index, QRNIC_SYN_WQE_RESERVED,
-                             status, syndrome, "reserved bits are set, or no "
-                             "such slot is next");
+                             status, syndrome, "reserved bits are set, or the "
+                             "next slot is invalid");
     }
     if (ctrl.data_segments > MIN(room, e->config.max_sge)) {
         return refuse(e, number, queue, index, QRNIC_SYN_WQE_SIZE,

@@ -43,7 +43,8 @@ static bool window_take(QrnicEngine *e, QrnicDbPage *page,
 
     if (!d->wqebbs || d->wqebbs > QRNIC_DB_WINDOW_WQEBB) {
         qrnic_guest_error(e, QRNIC_GE_DIRECT_WINDOW, "SQ", d->number,
-                          "block count %u of a direct doorbell", d->wqebbs);
+                          "invalid block count %u of a direct doorbell",
+                          d->wqebbs);
         page->window_valid = 0;
         return false;
     }
@@ -51,7 +52,7 @@ static bool window_take(QrnicEngine *e, QrnicDbPage *page,
     if ((page->window_valid & need) != need) {
         qrnic_guest_error(e, QRNIC_GE_DIRECT_WINDOW, "SQ", d->number,
                           "the window of page %" PRIu32
-                          " does not hold %u blocks", m->page, d->wqebbs);
+                          " has fewer than %u blocks", m->page, d->wqebbs);
         page->window_valid = 0;
         return false;
     }
@@ -184,7 +185,7 @@ void qrnic_doorbell_write(QrnicEngine *e, uint32_t number, unsigned offset,
     }
     if (!page) {
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_PAGE, "page", number,
-                          "it is not allocated");
+                          "the doorbell page is not allocated");
         return;
     }
     if (offset >= QRNIC_DB_WINDOW) {
@@ -223,7 +224,7 @@ void qrnic_doorbell_event(QrnicEngine *e, uint32_t number)
     }
     if (!page) {
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_PAGE, "page", number,
-                          "it is not allocated");
+                          "the doorbell page is not allocated");
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_DOORBELLS, 1);
@@ -314,7 +315,7 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
     if (m->offset == QRNIC_DB_RQ ? !qrnic_qp_has_rq(qp) :
                                    !qrnic_qp_has_sq(qp)) {
         qrnic_guest_error(e, QRNIC_GE_DOORBELL_QUEUE, queue, m->number,
-                          "the queue pair has no such queue of its own");
+                          "the queue pair has no queue of this kind");
         return;
     }
     if (m->offset == QRNIC_DB_RQ) {
