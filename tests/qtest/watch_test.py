@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Tests of tools/watch: each operation shows its steps, all of them, in order, at the end where they happen.
+"""Tests of tools/watch: each operation shows all its steps, in order, and on the right side.
 
 Runs what tools/build-qemu --tests=qtest has built; prints TAP.
 SPDX-License-Identifier: GPL-2.0-or-later
@@ -49,7 +49,7 @@ def watch(*words):
 
 
 def missing(chain, steps):
-    """The first step of the chain that does not follow the one before it, or None."""
+    """Returns the first step of the chain that does not follow its predecessor, or None."""
     rest = iter(steps)
     return next((step for step in chain if step not in rest), None)
 
@@ -70,7 +70,7 @@ def problems_of(operation, length):
     times = [int(match[1]) for match in lines]
     problems += ["the times are not in order"] if times != sorted(times) else []
     problems += [f"no chapter {match[5]}" for match in lines if not (ROOT / "spec" / f"{match[5]}.rst").exists()]
-    # A packet has the same PSN at both ends, and each end its own QP.
+    # A packet has the same PSN on both sides, and each side has its own QP.
     for out, into in (("packet out", "packet in"), ("acknowledgement out", "acknowledgement in"), ("response out", "response in")):
         sent, received = ([re.search(r"PSN (\S+?)[,:]? ", match[4] + " ")[1] for match in lines if match[3] == step] for step in (out, into))
         problems += [f"PSNs of '{out}' are {sent}, of '{into}' {received}"] if sent != received else []

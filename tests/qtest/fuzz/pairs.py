@@ -42,7 +42,7 @@ LENGTHS = (0, 1, 8, 64, 100, 256, 1000, 1024, 1025, 4096, 9000, 65536)
 
 
 class Pair:
-    """Two queue pairs, and the place of each"""
+    """Two queue pairs, and their places in memory."""
 
     def __init__(self, kind, index):
         self.kind, self.types = kind, KINDS[kind]
@@ -51,14 +51,14 @@ class Pair:
 
 
 class Pairs:
-    """All of a device; f: the fuzzer, whose keys and queues they use"""
+    """All pairs of a device. f: the fuzzer, whose keys and queues they use."""
 
     def __init__(self, f):
         self.f, self.m, self.r = f, f.m, f.r
         self.pairs = []
 
     def start(self, address_vector):
-        """After a reset. address_vector: of the device itself"""
+        """Creates all pairs after a reset. address_vector: of the device itself."""
         f, c, r = self.f, self.f.c.pack, self.r
         self.av = address_vector
         self.path_mtu, self.timeout, self.retry = r.randrange(1, 5), r.choice((1, 8, 10)), r.randrange(8)
@@ -86,7 +86,7 @@ class Pairs:
             self.connect(pair)
 
     def congestion(self):
-        """Values that the device accepts, and a reaction after few packets"""
+        """Sets values that the device accepts, with a reaction after few packets."""
         r = self.r
         self.f.command("SET_CONGESTION", 0, self.f.c.pack(
             "congestion_ctx", flags=r.choice((7, 7, 15, 39, r.randrange(64))), np_cnp_dscp=r.randrange(64), np_cnp_prio=r.randrange(8),
@@ -97,7 +97,7 @@ class Pairs:
             rp_max_rate=r.choice((0, 1000)), rp_rate_to_set_on_first_cnp=r.choice((0, 100))))
 
     def contexts(self):
-        """Memory for a context cache; without one both commands are refused."""
+        """Sets memory for a context cache. Without a cache both commands are rejected."""
         self.m.write(OUT, bytes(32))
         self.f.command("QUERY_CONTEXTS", out_len=4096)
         size, images = struct.unpack("<II", self.m.read(OUT, 8))
@@ -123,7 +123,7 @@ class Pairs:
             pair.page = values.get("db_page", 0)
 
     def attributes(self, pair, end):
-        """Every attribute with a value that its queue pair may have"""
+        """Returns every attribute with a value that its queue pair may have."""
         r = self.r
         return {ACCESS: {"access": 0x4e if pair.types[end] != "UC" else 2}, PORT: {"port": 1}, QKEY_BIT: {"qkey": QKEY}, AV: {"av": self.av},
                 MTU: {"path_mtu": self.path_mtu}, TIMEOUT: {"timeout": self.timeout}, RETRY: {"retry_cnt": self.retry},
@@ -176,7 +176,7 @@ class Pairs:
             self.m.write(pair.base[end] + RECORDS + 8, struct.pack("<II", pair.rq[end] & 0xffffffff, 0))
             self.m.store(self.f.doorbells + 0x1000 * pair.page + 8, (pair.rq[end] & 0xffffffff) << 32 | pair.number[end], "q")
 
-    # WQEs: the segments of an opcode behind the control segment, and what the control segment has
+    # WQEs: the segments of an opcode behind the control segment, and members of the control segment
 
     def remote(self):
         key = self.r.choice(("all", "all", "all", "window 2", "fast", "device", "window 1"))
@@ -228,7 +228,7 @@ class Pairs:
         return c("sq_ctrl", opcode=opcode, flags=flags, segments=1 + len(data) // 16, index=index, imm=imm, inline_length=inline) + data
 
     def post(self):
-        """Some WQEs of one queue pair, one doorbell; one WQE in eight is broken"""
+        """Posts some WQEs to one queue pair, with one doorbell. One WQE in eight is corrupt."""
         r = self.r
         pair = r.choice([pair for pair in self.pairs if pair.kind != CARRIERS])
         end = r.randrange(2) if pair.types[1] != "XRC_TGT" else 0
@@ -247,7 +247,7 @@ class Pairs:
             self.receive(pair, 1 - end, r.choice((1, 8)))
 
     def state(self):
-        """Any attributes and any state; then often the pair is connected anew"""
+        """Sets random attributes and states. Often the pair is connected again afterwards."""
         r, pair = self.r, self.r.choice(self.pairs)
         end, kind = r.randrange(2), r.randrange(5)
         if kind == 0:

@@ -1,10 +1,10 @@
 # The wire of the fuzzed device's port: a datagram socket, a cable, or a switch of cables.
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The other ends of the device's wire.
+"""The peers on the device's wire.
 
-Each wire has: arguments() for QEMU's command line, device() for the properties of the device,
-send(frame), frames(), and lie(), which breaks one rule of the cable (spec/cable.rst) for a wire
-with cables. dead() says that a program beside QEMU ended.
+Each wire has arguments() for QEMU's command line, device() for the properties of the device,
+send(frame) and frames(). For a wire with cables, lie() breaks one rule of spec/cable.rst.
+dead() returns true if a program beside QEMU ended.
 """
 
 import array
@@ -34,7 +34,7 @@ def stride_of(max_frame):
 
 
 class Socket:
-    """A network backend of QEMU's: one datagram is one frame."""
+    """A network backend of QEMU: one datagram is one frame."""
 
     def __init__(self, folder, rand):
         del rand
@@ -55,7 +55,7 @@ class Socket:
         try:
             self.socket.sendto(frame, f"{self.folder}/device")
         except OSError:
-            pass                # full, or the link is down
+            pass  # full, or the link is down
 
     def frames(self):
         while True:
@@ -78,7 +78,7 @@ class Socket:
 class End:
     """An end of a cable that connects to a path. The end follows the rules until lie() makes it break one."""
 
-    TIME = 0.3                  # seconds for a message of the other end; then the meeting is given up
+    TIME = 0.3  # seconds to wait for a message of the peer; then the handshake is aborted
 
     def __init__(self, path, rand):
         self.path, self.rand = path, rand
@@ -91,7 +91,7 @@ class End:
                             m["nonce"], m["text"])
 
     def broken(self, data):
-        """A message of which some bytes, or the length, are wrong"""
+        """Returns a message with some wrong bytes, or with a wrong length."""
         data, r = bytearray(data), self.rand
         for _ in range(r.choice((1, 1, 4))):
             at = r.choice((0, 4, 8, 10, 12, 16, 20, 24, r.randrange(len(data))))
@@ -108,7 +108,7 @@ class End:
             return False
 
     def get(self):
-        """A message and its descriptor, or None"""
+        """Returns a message and its descriptor, or None."""
         try:
             self.socket.settimeout(self.TIME)
             data, rights, _, _ = self.socket.recvmsg(256, socket.CMSG_SPACE(16))
@@ -132,7 +132,7 @@ class End:
             self.socket = None
 
     def odd_descriptors(self):
-        """Descriptors that are no memory of a cable; the caller closes them."""
+        """Returns descriptors that are no memory of a cable; the caller closes them."""
         r = self.rand
         read, write = os.pipe()
         one = os.memfd_create("odd", os.MFD_ALLOW_SEALING)
@@ -140,7 +140,8 @@ class End:
         return [read, write, one][:r.choice((1, 2, 3))], (read, write, one)
 
     def meet(self, lie=None):
-        """Up, unless a lie ends the meeting: hello, memory, ready, refuse, silent, descriptor"""
+        """Performs the handshake. lie: the step at which a rule is broken ("hello", "memory", "ready", "refuse",
+        "silent", "descriptor")."""
         self.close()
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(self.TIME)
@@ -209,7 +210,7 @@ class End:
         return struct.pack_into("<I", self.memory, at, value & 0xffffffff)
 
     def alive(self):
-        """False when the other end has closed, which it does after a lie"""
+        """Returns False if the peer has closed the socket, as it does after a broken rule."""
         if not self.memory:
             return False
         try:
@@ -245,7 +246,7 @@ class End:
     def drain(self):
         produced = self.word(self.into + PRODUCED)
         if (produced - self.consumed) & 0xffffffff > self.slots:
-            self.close()        # a lie of this end's own
+            self.close()  # the broken rule was this end's own
             return
         while self.consumed != produced:
             at = self.into + CONTROL + self.consumed % self.slots * self.stride
@@ -259,7 +260,7 @@ class End:
         while self.waiting:
             yield self.waiting.popleft()
 
-    # Lies of an end that is up
+    # Breaks a rule of an end whose cable is up.
 
     def lie_index(self):
         at = self.rand.choice((PRODUCED, CONSUMED, ROOM_AT, WAKE_AT))
@@ -304,7 +305,7 @@ class End:
 
 
 class Cable:
-    """The device on a cable whose other end lies now and then"""
+    """The device on a cable whose peer breaks rules now and then."""
 
     def __init__(self, folder, rand):
         self.path = f"{folder}/cable"
@@ -335,7 +336,7 @@ class Cable:
 
 
 class Switch(Cable):
-    """The device on a switch, at whose other ports are an end like that of a cable, and one that only lies"""
+    """The device on a switch. One port has an end like that of a cable, another an end that only breaks rules."""
 
     def __init__(self, folder, rand, program):
         super().__init__(folder, rand)

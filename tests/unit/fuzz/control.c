@@ -1,6 +1,9 @@
 /*
- * Operations of the fuzzer on the device and around it: commands, memory of
- * the guest, time, the wire and resets
+ * Operations of the fuzzer on the device and around it: commands, guest memory,
+ * time, the wire and resets
+ *
+ * main.c calls each operation of fuzz_control_ops with the parameters of a
+ * record. See fuzz.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,9 +15,7 @@
 
 #define FLOW_PORT 4791
 
-/*
- * Breaking valid input
- */
+/* Corruption of valid input */
 
 uint32_t fuzz_number(Bytes *b)
 {
@@ -51,11 +52,9 @@ void fuzz_break(uint8_t *raw, size_t len, Bytes *b)
     }
 }
 
-/*
- * Commands: for each that has input a valid one, and the object of each
- */
+/* Commands: valid input for each command with input, and its object */
 
-/* Fills the mailbox, and returns the object of the command. */
+/* Fills the mailbox. Returns the object of the command. */
 typedef uint32_t Fill(FuzzNode *f, Bytes *b, uint8_t *raw);
 
 static uint32_t any_qp(FuzzNode *f, Bytes *b)
@@ -76,7 +75,7 @@ static uint32_t qp_of_type(FuzzNode *f, uint8_t type)
     return 0;
 }
 
-/* Room that rings of new objects share; nothing else uses it */
+/* Returns memory that all rings of new objects share, and nothing else. */
 static QrnicTranslation spare(FuzzNode *f, uint8_t how)
 {
     if (how & 1) {
@@ -228,7 +227,7 @@ static uint32_t fill_qp(FuzzNode *f, Bytes *b, uint8_t *raw)
     if (q) {
         QrnicQpCtx in = q->ctx;
 
-        /* A second one with the same memory */
+        /* A second queue pair with the same memory */
         qrnic_qp_ctx_pack(raw, &in);
     }
     return 0;
@@ -445,7 +444,7 @@ static const struct {
     { QRNIC_CMD_BIND_COUNTER_SET, fill_bind },
 };
 
-/* Objects whose numbers later commands use */
+/* Stores the number of a new object, because later commands use it. */
 static void created(FuzzNode *f, uint16_t opcode, uint32_t number)
 {
     if (!number) {
@@ -467,7 +466,7 @@ static void created(FuzzNode *f, uint16_t opcode, uint32_t number)
     }
 }
 
-/* Valid input of a command; now and then some of its members are broken. */
+/* Issues a command with valid input; in some cases some members are corrupt. */
 static void op_command(FuzzNode *f, Bytes *b)
 {
     const unsigned i = take8(b) % ARRAY_SIZE(fills);
@@ -487,7 +486,7 @@ static void op_command(FuzzNode *f, Bytes *b)
                                     NULL)));
 }
 
-/* An object of the kind that the opcode names, or any number */
+/* Returns an object of the opcode's kind, or any number. */
 static uint32_t object_of(FuzzNode *f, uint16_t opcode, Bytes *b)
 {
     switch (opcode & ~0xf) {
@@ -514,7 +513,7 @@ static uint32_t object_of(FuzzNode *f, uint16_t opcode, Bytes *b)
     }
 }
 
-/* Any opcode, of an object that exists; the mailbox is zero. */
+/* Issues any opcode for an existing object, with a mailbox of zeros. */
 static void op_any_command(FuzzNode *f, Bytes *b)
 {
     static const uint8_t zero[QRNIC_CMD_MAX_MAILBOX];
@@ -529,9 +528,7 @@ static void op_any_command(FuzzNode *f, Bytes *b)
                                                out)));
 }
 
-/*
- * Queue pairs
- */
+/* Queue pairs */
 
 static void modify(FuzzNode *f, unsigned kind, const QrnicQpAttr *a)
 {
@@ -556,7 +553,7 @@ static void reset_queues(FuzzQp *q)
     q->q.sq_producer = q->q.rq_producer = 0;
 }
 
-/* Operations of a process on a connection: drain, end, begin again */
+/* Changes the state of a connection as a process does: drain, end, restart. */
 static void op_state(FuzzNode *f, Bytes *b)
 {
     const uint8_t how = take8(b);
@@ -589,7 +586,9 @@ static void op_state(FuzzNode *f, Bytes *b)
     }
 }
 
-/* Both ends, so that a connection goes on with its first PSNs */
+/*
+ * Connects both sides again, so that the connection starts with its first PSNs.
+ */
 static void op_reconnect(FuzzNode *f, Bytes *b)
 {
     unsigned kind;
@@ -631,9 +630,7 @@ static void op_recreate(FuzzNode *f, Bytes *b)
     }
 }
 
-/*
- * Paging on demand: the operating system's part
- */
+/* Paging on demand: the part of the operating system */
 
 static void op_page_fault(FuzzNode *f, Bytes *b)
 {
@@ -644,7 +641,7 @@ static void op_page_fault(FuzzNode *f, Bytes *b)
     QrnicFaultAnswer answer;
 
     if (how & 0x40) {
-        number += 2 * (1 + (how >> 4 & 3));     /* responders of a target */
+        number += 2 * (1 + (how >> 4 & 3));     /* Responders of a target */
     }
     if (fuzz_command(f->n, QRNIC_CMD_QUERY_PAGE_FAULT, number, NULL, raw)
         .status != QRNIC_ST_OK) {
@@ -668,11 +665,9 @@ static void op_page_fault(FuzzNode *f, Bytes *b)
                  NULL);
 }
 
-/*
- * Memory, time, and the wire
- */
+/* Memory, time, and the wire */
 
-/* The guest writes where the device reads, while it may be reading. */
+/* Writes to guest memory that the device may be reading. */
 static void op_memory(FuzzNode *f, Bytes *b)
 {
     const uint8_t where = take8(b);
@@ -711,7 +706,7 @@ static void op_memory(FuzzNode *f, Bytes *b)
     fuzz_break(f->n->memory + at, FUZZ_PAGE / 2, b);
 }
 
-/* A CPU changes a WQE as soon as the device has read it. */
+/* Changes a WQE as a CPU could, right after the device has read it. */
 static void after_read(SimNode *n, uint64_t addr, size_t len)
 {
     if (len >= QRNIC_WQEBB_SIZE) {
@@ -725,7 +720,7 @@ static void op_race(FuzzNode *f, Bytes *b)
     f->n->after_read = take8(b) & 1 ? after_read : NULL;
 }
 
-/* DMA to a part of the memory fails from now on, or to none. */
+/* Makes DMA to a part of the memory fail, or to none. */
 static void op_broken(FuzzNode *f, Bytes *b)
 {
     const uint8_t how = take8(b);
@@ -780,7 +775,10 @@ static void op_wire(FuzzNode *f, Bytes *b)
     }
 }
 
-/* Rare, because a reset removes every state that the input has reached. */
+/*
+ * Resets rarely, because a reset removes every state that the input has
+ * reached.
+ */
 static void op_reset(FuzzNode *f, Bytes *b)
 {
     if (take8(b) < 0x20) {

@@ -1,6 +1,8 @@
 /*
- * Operations of the fuzzer on the wire: frames that the peer did not send, or
- * not in this way
+ * Operations of the fuzzer on the wire: replayed, changed and invented frames
+ *
+ * main.c calls each operation of fuzz_frame_ops with the parameters of a
+ * record. See fuzz.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +25,7 @@ static void inject(FuzzWorld *w, unsigned to, const uint8_t *frame, size_t len)
     }
 }
 
-/* A frame that was sent before, as it was or with bytes of the input in it */
+/* Repeats an earlier frame, unchanged or with bytes of the input. */
 static void op_replay(FuzzNode *f, Bytes *b)
 {
     FuzzWorld *w = f->world;
@@ -47,7 +49,7 @@ static void op_replay(FuzzNode *f, Bytes *b)
     inject(w, how & 4 ? !w->kept[i].to : w->kept[i].to, frame, len);
 }
 
-/* Which members of the transport's headers are changed */
+/* Changes some members of the transport headers. */
 static void transport_break(QrnicTransport *t, Bytes *b)
 {
     const uint8_t which = take8(b);
@@ -154,7 +156,7 @@ static void packet_send(FuzzWorld *w, unsigned to, unsigned kind,
     inject(w, to, frame, qrnic_packet_finish(&path, frame, p, payload_len));
 }
 
-/* A packet that was sent before, with other headers and a right ICRC */
+/* Repeats an earlier packet with other headers and a valid ICRC. */
 static void op_alter(FuzzNode *f, Bytes *b)
 {
     FuzzWorld *w = f->world;
@@ -186,7 +188,7 @@ static void op_alter(FuzzNode *f, Bytes *b)
                                           NULL, len);
 }
 
-/* A packet that the requester or the responder of the peer might send next */
+/* Sends a packet that the peer's requester or responder could send next. */
 static void op_packet(FuzzNode *f, Bytes *b)
 {
     static const uint8_t service[] = {
@@ -235,7 +237,7 @@ static void op_packet(FuzzNode *f, Bytes *b)
     packet_send(f->world, f->n->id, kind, &t, NULL, take16(b) % 1100);
 }
 
-/* An ENCAPSULATED packet, of which every part may be wrong */
+/* Sends an ENCAPSULATED packet. Any part of it may be wrong. */
 static void op_inner(FuzzNode *f, Bytes *b)
 {
     FuzzNode *from = &f->world->node[!f->n->id];
@@ -290,7 +292,10 @@ static uint16_t checksum(const uint8_t *p, size_t len, uint32_t sum)
     return ~(sum + (sum >> 16));
 }
 
-/* Checksums of the IPv4 header (RFC 791), and of TCP or UDP (RFC 9293, 768) */
+/*
+ * Computes the checksums of the IPv4 header (RFC 791), and of TCP or UDP (RFC
+ * 9293, RFC 768).
+ */
 static void checksums_fill(uint8_t *ip, unsigned ip_len, unsigned len,
                            bool tcp)
 {
@@ -307,7 +312,10 @@ static void checksums_fill(uint8_t *ip, unsigned ip_len, unsigned len,
     stw_be_p(at, checksum(l4, len, pseudo));
 }
 
-/* Frames of a TCP or UDP flow, in order or nearly, which may be coalesced */
+/*
+ * Sends frames of a TCP or UDP flow, mostly in order, so that the device may
+ * coalesce them.
+ */
 static void op_ethernet(FuzzNode *f, Bytes *b)
 {
     const uint8_t how = take8(b), count = 1 + take8(b) % 8;

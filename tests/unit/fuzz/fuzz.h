@@ -20,15 +20,15 @@
 
 #define FUZZ_HEADER 32
 #define FUZZ_RECORD 24
-#define FUZZ_DATA (256u << 10)  /* bytes of the memory that messages use */
+#define FUZZ_DATA (256u << 10)  /* Bytes of the memory for messages */
 #define FUZZ_PAGE 4096u
-#define FUZZ_PAGES 16u          /* of regions with a table */
+#define FUZZ_PAGES 16u          /* Pages of a region with a table */
 #define FUZZ_LOG_SRQ 6
-#define FUZZ_KEPT 64u           /* frames that are remembered */
+#define FUZZ_KEPT 64u           /* Frames that can be repeated */
 #define FUZZ_FRAME_MAX 9600u
 #define FUZZ_ACCESS_KEY 0x1122334455667788ull
 
-/* Parameters; behind the last byte all are 0. */
+/* Parameters of an operation. Bytes behind the end are 0. */
 typedef struct Bytes {
     const uint8_t *at, *end;
 } Bytes;
@@ -52,20 +52,20 @@ static inline uint32_t take32(Bytes *b)
     return low | (uint32_t)take16(b) << 16;
 }
 
-/* How the receive side of a queue pair gets its WQEs */
+/* Source of a queue pair's receive WQEs */
 typedef enum Receives {
     RECEIVES_NOT, RECEIVES_RQ, RECEIVES_SRQ, RECEIVES_TAGS, RECEIVES_STREAM,
     RECEIVES_INLINE,
 } Receives;
 
-/* A queue pair at each of the two nodes, connected to the other one */
+/* A queue pair at each of the two nodes, connected with each other */
 typedef struct FuzzKind {
     const char *name;
     uint8_t type[2];
     Receives receives;
-    uint8_t flags;              /* of qp_ctx */
-    bool member;                /* of the carrier queue pair */
-    bool kernel;                /* uses doorbell page 0 */
+    uint8_t flags;              /* Flags of qp_ctx */
+    bool member;                /* Member of the carrier queue pair */
+    bool kernel;                /* Uses doorbell page 0 */
 } FuzzKind;
 
 extern const FuzzKind fuzz_kinds[];
@@ -88,16 +88,17 @@ typedef struct FuzzQp {
     const FuzzKind *kind;
     QrnicQpCtx ctx;
     bool exists;
-    uint32_t psn;               /* of the frame to it that was seen last */
+    uint32_t psn;               /* PSN of the last frame to it */
 } FuzzQp;
 
 typedef struct FuzzNode {
     FuzzWorld *world;
     SimNode *n;
     uint32_t xrcd, other_pd, page, dm, counter_set, page_fault_eq, flow, rss;
-    uint64_t data;              /* messages are in this memory */
-    uint64_t table, demand, pages;      /* translation tables; their pages */
-    uint64_t list;              /* of keys for REG_MR */
+    uint64_t data;              /* Memory for messages */
+    /* Translation tables, and their pages */
+    uint64_t table, demand, pages;
+    uint64_t list;              /* List of keys for REG_MR */
     uint32_t key[FUZZ_KEYS];
     SimSrq srq[FUZZ_SRQS];
     uint16_t srq_next[FUZZ_SRQS][1 << FUZZ_LOG_SRQ];
@@ -106,19 +107,19 @@ typedef struct FuzzNode {
         uint32_t producer;
         SimQp cq;
     } tags;
-    FuzzQp *qp;                 /* fuzz_num_kinds of them */
+    FuzzQp *qp;                 /* fuzz_num_kinds elements */
 } FuzzNode;
 
 struct FuzzWorld {
     Sim *sim;
     SimOptions options;
-    SimConnect connect;         /* what the connections agree on */
+    SimConnect connect;         /* Attributes of the connections */
     QrnicStreamAttr stream;
     uint8_t recv_inline, dynamic_idle, dynamic_responders, dynamic_flags;
     uint32_t rate_limit;
     uint8_t priority, qp_options;
     bool roce_v1, verified, coalesces;
-    uint32_t made;              /* bit of each kind that is set up */
+    uint32_t made;              /* A bit for each kind that is set up */
     FuzzNode node[2];
     struct {
         size_t len;
@@ -126,21 +127,22 @@ struct FuzzWorld {
         uint8_t to;
     } kept[FUZZ_KEPT];
     unsigned kept_next, kept_count;
-    uint8_t marks;              /* one frame of so many is marked (CE) */
+    uint8_t marks;              /* One frame of this many is marked (CE) */
     unsigned marked;
-    unsigned cut;               /* this many frames are lost next */
+    unsigned cut;               /* Number of frames to lose next */
 };
 
 typedef struct FuzzOp {
     const char *name;
     void (*run)(FuzzNode *f, Bytes *b);
-    uint8_t share;              /* how often, beside the shares of the others */
+    /* Frequency, relative to the shares of the others */
+    uint8_t share;
 } FuzzOp;
 
 /* The operations of each file; the tables end with a NULL name. */
 extern const FuzzOp fuzz_work_ops[], fuzz_control_ops[], fuzz_frame_ops[];
 
-/* main.c: what libFuzzer calls; the last one is its own. */
+/* The functions that libFuzzer calls (main.c). */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
                                unsigned int seed);
@@ -150,10 +152,12 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size,
                                  unsigned int seed);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 
-/* main.c: true if each operation is to be printed */
+/* Returns true if each operation is printed (main.c). */
 bool fuzz_shows(void);
 
-/* work.c: posts receive WQEs of a new queue pair; of SRQs and the tag list */
+/*
+ * Post receive WQEs of a new queue pair, and of SRQs and the tag list (work.c).
+ */
 void fuzz_receives_post(FuzzNode *f, unsigned kind);
 void fuzz_shared_post(FuzzNode *f);
 
@@ -171,23 +175,23 @@ QrnicResult fuzz_command(SimNode *n, uint16_t opcode, uint32_t object,
 uint32_t fuzz_value(QrnicResult r);
 /* Waits until the device memory is cleared that a command or reset left. */
 void fuzz_clear(SimNode *n);
-/* GID and MAC address of a multicast group of the network that nodes use */
+/* Returns GID and MAC address of a multicast group. */
 void fuzz_group(const FuzzNode *f, uint8_t number, uint8_t gid[16],
                 uint8_t mac[6]);
-/* Creates a queue pair, and brings it to RTS, or as far as its type goes. */
+/* Create a queue pair, and move it to RTS or to the last state of its type. */
 void fuzz_qp_create(FuzzNode *f, unsigned kind);
 void fuzz_qp_connect(FuzzNode *f, unsigned kind);
-/* The attributes of a mask, with values that are valid for the queue pair */
+/* Returns the attributes of a mask, with valid values for the queue pair. */
 QrnicQpAttr fuzz_attr(FuzzNode *f, unsigned kind, uint32_t mask,
                       uint8_t state);
-/* The masks of its three steps; 0: its type has no such step */
+/* Returns the mask of a step, or 0 if the type has no such step. */
 uint32_t fuzz_step_mask(const FuzzQp *q, uint8_t state);
 /* Returns the queue pair of this kind at the other node; never NULL. */
 FuzzQp *fuzz_peer(FuzzNode *f, unsigned kind);
-/* Returns an existing queue pair of the node, or NULL if there is none. */
+/* Returns an existing queue pair of the node, or NULL. */
 FuzzQp *fuzz_qp_any(FuzzNode *f, Bytes *b, unsigned *kind);
 
-/* run.c: sees the frames of the world, and may lose or mark them */
+/* Installs the tap that records frames, and may lose or mark them (run.c). */
 void fuzz_wire_begin(FuzzWorld *w);
 /* Runs the simulation for this time, and consumes completions and events. */
 void fuzz_run(FuzzWorld *w, int64_t ns);
@@ -198,9 +202,9 @@ void fuzz_consume(FuzzNode *f, bool arm);
  */
 void fuzz_world_verify(FuzzWorld *w);
 
-/* control.c: changes of up to 3 members that a valid structure gets */
+/* Changes up to 3 members of a valid structure (control.c). */
 void fuzz_break(uint8_t *raw, size_t len, Bytes *b);
-/* A number that is interesting: small, a limit, or any */
+/* Returns a small number, a limit, or a random number. */
 uint32_t fuzz_number(Bytes *b);
 
 #endif

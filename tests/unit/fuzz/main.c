@@ -16,7 +16,10 @@ static const FuzzOp *const tables[] = {
     fuzz_work_ops, fuzz_control_ops, fuzz_frame_ops,
 };
 
-/* The first operation whose shares, with those before it, exceed a number */
+/*
+ * Returns the operation at a number, if each operation occupies as many numbers
+ * as its share.
+ */
 static const FuzzOp *op_at(unsigned number, unsigned *total)
 {
     *total = 0;
@@ -31,7 +34,7 @@ static const FuzzOp *op_at(unsigned number, unsigned *total)
     return NULL;
 }
 
-/* The operation that a record's first byte names */
+/* Returns the operation for a record's first byte. */
 static const FuzzOp *op_find(unsigned which)
 {
     unsigned total;
@@ -40,7 +43,9 @@ static const FuzzOp *op_find(unsigned which)
     return op_at(which * total / (256 - RUN_SHARE), &total);
 }
 
-/* With FUZZ_SHOW in the environment: prints the world and each operation */
+/*
+ * Returns true if FUZZ_SHOW is set: the world and each operation are printed.
+ */
 bool fuzz_shows(void)
 {
     static int show = -1;
@@ -135,7 +140,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 static uint32_t draw(unsigned int *seed)
 {
-    /* Weyl sequence with the finaliser of MurmurHash3: all bits are mixed */
+    /*
+     * A Weyl sequence with the finalizer of MurmurHash3, so that all bits are
+     * mixed.
+     */
     uint32_t x = *seed += 0x9e3779b9u;
 
     x = (x ^ x >> 16) * 0x85ebca6bu;
@@ -219,7 +227,10 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
     return FUZZ_HEADER + count * FUZZ_RECORD;
 }
 
-/* The header and the first records of one, behind them records of the other */
+/*
+ * Combines the header and the first records of one input with records of the
+ * other.
+ */
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size,
                                  const uint8_t *b, size_t b_size,
                                  uint8_t *out, size_t max_out,

@@ -1,6 +1,6 @@
 /*
  * The world of the fuzzer while it runs: the wire, completions and events, and
- * the check at the end of an input
+ * the check at the end of an input. See fuzz.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -92,7 +92,7 @@ static void eq_consume(SimNode *n, uint32_t number, uint64_t ring,
     qrnic_doorbell_write(n->engine, 0, QRNIC_DB_EQ, 8, ldq_le_p(raw));
 }
 
-/* Releases the slot that a receive completion names. */
+/* Frees the slot of a receive completion. */
 static void slot_free(FuzzNode *f, const QrnicCqe *c)
 {
     for (unsigned i = 0; i < FUZZ_SRQS; i++) {

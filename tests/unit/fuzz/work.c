@@ -1,6 +1,9 @@
 /*
  * Operations of the fuzzer on work queues: WQEs and doorbells of a process
  *
+ * main.c calls each operation of fuzz_work_ops with the parameters of a record.
+ * See fuzz.h.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -59,7 +62,7 @@ static uint32_t key_of(FuzzNode *f, uint8_t choice)
     return choice == 0xff ? 0xdeadbe11 : f->key[choice % FUZZ_KEYS];
 }
 
-/* An address inside of nearly all keys, or near the end of some */
+/* Returns an address inside most keys, or near the end of some. */
 static uint64_t address_of(FuzzNode *f, uint32_t key, uint16_t choice)
 {
     uint64_t offset = choice % (8 * FUZZ_PAGE);
@@ -101,7 +104,10 @@ static void inline_fill(Request *r, Bytes *b)
     r->wr.inline_data = r->inline_data;
 }
 
-/* A message with tag headers, as a peer of a tag list sends it (tag.rst) */
+/*
+ * Makes a message with tag headers, as a peer of a tag list sends it
+ * (tag-matching.rst).
+ */
 static void tagged_fill(FuzzNode *f, Request *r, Bytes *b)
 {
     const uint8_t kind = take8(b), tag = take8(b);
@@ -122,7 +128,7 @@ static void tagged_fill(FuzzNode *f, Request *r, Bytes *b)
     r->wr.inline_data = r->inline_data;
 }
 
-/* Headers that a segmented or checksummed frame begins with */
+/* Makes the headers of a frame for segmentation or checksums. */
 static void ethernet_fill(FuzzNode *f, Request *r, Bytes *b)
 {
     const uint8_t how = take8(b);
@@ -325,7 +331,7 @@ static void request_fill(FuzzNode *f, Request *r, unsigned kind, Bytes *b)
     }
 }
 
-/* Breaks the WQE that was posted last, in the ring. */
+/* Corrupts the last posted WQE in its ring. */
 static void wqe_break(FuzzNode *f, SimQp *q, uint32_t before, Bytes *b)
 {
     uint32_t slot = before & ((1u << q->sq_log) - 1);
@@ -359,7 +365,7 @@ static void direct_ring(FuzzNode *f, SimQp *q, uint32_t before)
                          ldq_le_p(raw));
 }
 
-/* how: which doorbell; its bits 2 and 3 break the WQE. */
+/* Posts a WQE. how: the doorbell; bits 2 and 3 corrupt the WQE. */
 static void post(FuzzNode *f, Bytes *b, uint8_t opcode, unsigned kind)
 {
     FuzzQp *q = &f->qp[kind];
@@ -377,7 +383,7 @@ static void post(FuzzNode *f, Bytes *b, uint8_t opcode, unsigned kind)
     }
     switch (how & 3) {
     case 0:
-        break;                  /* rung with the next one */
+        break;                  /* Rung with the next one */
     case 1:
         direct_ring(f, &q->q, before);
         break;
@@ -460,7 +466,7 @@ static void op_send_datagram(FuzzNode *f, Bytes *b)
     send_of(f, b, is_datagram);
 }
 
-/* To the tag list of the peer, with its headers */
+/* Sends to the tag list of the peer, with tag headers. */
 static void op_send_tagged(FuzzNode *f, Bytes *b)
 {
     const uint8_t how = take8(b);
@@ -617,7 +623,7 @@ void fuzz_shared_post(FuzzNode *f)
     }
 }
 
-/* Any doorbell of any page, also one that exists for no queue */
+/* Rings any doorbell of any page, including doorbells that no queue has. */
 static void op_doorbell(FuzzNode *f, Bytes *b)
 {
     static const uint16_t offsets[] = {
@@ -642,7 +648,7 @@ static void op_doorbell(FuzzNode *f, Bytes *b)
                          where & 0x80 ? (uint32_t)value : value);
 }
 
-/* A producer record with more, or fewer, WQEs than were posted */
+/* Writes a producer record with more or fewer WQEs than posted. */
 static void op_record(FuzzNode *f, Bytes *b)
 {
     unsigned kind;

@@ -225,7 +225,7 @@ static void memory_make(FuzzNode *f)
  * Queues
  */
 
-/* The place of a completion queue, which may be created several times */
+/* Sets the place of a completion queue, which may be created several times. */
 static void cq_place(SimNode *n, SimQp *q)
 {
     q->node = n;
@@ -400,7 +400,7 @@ void fuzz_qp_create(FuzzNode *f, unsigned kind)
  * Connections
  */
 
-/* Masks of the steps to INIT, RTR and RTS, for each type */
+/* Masks of the steps to INIT, RTR and RTS of each type */
 static const struct {
     uint8_t type;
     uint32_t mask[3];
@@ -431,8 +431,8 @@ static const struct {
 };
 
 /*
- * Optional attributes of a step, for which the input chose a value other than
- * 0
+ * Returns the optional attributes of a step for which the input chose a value
+ * other than 0.
  */
 static uint32_t optional_mask(const FuzzWorld *w, const FuzzQp *q,
                               uint8_t state)
@@ -586,9 +586,7 @@ FuzzQp *fuzz_qp_any(FuzzNode *f, Bytes *b, unsigned *kind)
     return NULL;
 }
 
-/*
- * A node: its objects, in the order in which they need each other
- */
+/* A node: its objects in the order of their dependencies */
 
 static void page_fault_eq_make(FuzzNode *f)
 {
@@ -636,7 +634,7 @@ static void node_make(FuzzNode *f)
             fuzz_kinds[i].type[f->n->id] != QRNIC_QPT_XRC_TGT) {
             fuzz_qp_create(f, i);
         } else if (f->world->made & 1u << i) {
-            /* Its completion queue is the SRQ's. */
+            /* The completion queue is that of the SRQ. */
             f->qp[i].ctx = ctx_of(f, &f->qp[i]);
             f->qp[i].q.number = COMMAND(f->n, CREATE_QP, 0, qp_ctx,
                                         &f->qp[i].ctx);
@@ -649,7 +647,7 @@ static void node_make(FuzzNode *f)
     }
 }
 
-/* Both sides of congestion control, with short times */
+/* Enables both sides of congestion control, with short times. */
 static void congestion_set(FuzzNode *f)
 {
     const QrnicCongestionCtx ctx = {
@@ -687,7 +685,7 @@ void fuzz_node_reset(FuzzNode *f)
     node_connect(f);
 }
 
-/* RFC 1112 (6.4), RFC 2464 (7) */
+/* Computes a group by RFC 1112 (6.4) and RFC 2464 (7). */
 void fuzz_group(const FuzzNode *f, uint8_t number, uint8_t gid[16],
                 uint8_t mac[6])
 {
@@ -786,7 +784,7 @@ static void wire_of_header(FuzzWorld *w, Bytes *b)
     w->marks = a & 0x20 ? 1 + c % 7 : 0;
     w->made = take32(b);
     if ((w->made & 7) != 7) {
-        w->made = UINT32_MAX;   /* most inputs have all of them */
+        w->made = UINT32_MAX;   /* Most inputs have all kinds */
     }
 }
 
