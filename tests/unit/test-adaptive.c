@@ -136,7 +136,10 @@ static void test_packets(void)
     pair_free(p);
 }
 
-/* Only one side has the option: the packets are those of the standard. */
+/*
+ * Only one side has the option: the packets are those of the standard, because
+ * the peer could not place them out of order.
+ */
 static void test_one_end(void)
 {
     Wire w = { 0 };
@@ -398,7 +401,10 @@ static void test_marks_without_option(void)
     pair_free(p);
 }
 
-/* Any other packet is invalid between two packets of one write. */
+/*
+ * Any other packet is invalid between two packets of one write, because the
+ * write would have no end.
+ */
 static void test_cut_short(void)
 {
     static const uint8_t others[] = {
@@ -427,7 +433,10 @@ static void test_cut_short(void)
     }
 }
 
-/* Placed data stays; another packet with that PSN has no effect. */
+/*
+ * Placed data stays; another packet with that PSN has no effect. Otherwise a
+ * forged packet could replace data that was already acknowledged.
+ */
 static void test_placed_once(void)
 {
     const Crafted k = {

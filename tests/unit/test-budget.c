@@ -405,7 +405,10 @@ static void test_group(const void *opaque)
         }
     }
     if (!loopback) {
-        /* The call that delivered the frame performs one step. */
+        /*
+         * The call that delivered the frame performs one step. Otherwise a
+         * frame to a large group could block the main loop.
+         */
         g_assert_cmpuint(members_done(q), ==, 64);
         g_assert_false(qrnic_engine_can_receive(n->engine));
         /* One member with the frame and one without it are destroyed. */
@@ -430,7 +433,10 @@ static void test_group(const void *opaque)
     pair_free(p);
 }
 
-/* Each delivery may cause the most work of a packet. */
+/*
+ * Each delivery may cause the most work of a packet, so that the budget is
+ * reached.
+ */
 static void test_group_work(void)
 {
     enum { BYTES = 40 + 4096, ALL = 20 };
@@ -519,7 +525,10 @@ static void test_group_wire_turn(void)
     pair_free(p);
 }
 
-/* A reset, and the end of the engine, drop deliveries that are not done yet. */
+/*
+ * A reset, and the end of the engine, drop deliveries that are not done yet,
+ * because their queue pairs are gone.
+ */
 static void test_group_reset(void)
 {
     for (unsigned i = 0; i < 2; i++) {
@@ -782,7 +791,10 @@ static void test_flood_full(void)
     pair_free(p);
 }
 
-/* Queues, and then the page, are destroyed during the recovery. */
+/*
+ * Queues, and then the page, are destroyed during the recovery, so the recovery
+ * must not use freed objects.
+ */
 static void test_recovery_destroy(void)
 {
     Pair *p = local_pair(2);

@@ -167,7 +167,10 @@ static void test_room(void)
     ends_free(&e);
 }
 
-/* An invalid index of the peer never leads outside the ring. */
+/*
+ * An invalid index of the peer never leads outside the ring. Otherwise a peer
+ * could read memory of QEMU.
+ */
 static void test_lying_receiver(void)
 {
     const uint32_t lies[] = { 1, 2, SLOTS, 1u << 31 };
@@ -342,7 +345,7 @@ static void test_stress(void)
 
 /*
  * An end polls longer only if polling would have met the next frame several
- * times.
+ * times, because polling takes CPU time from the guest.
  */
 static void test_tempo(void)
 {

@@ -136,7 +136,9 @@ static void test_carrier_has_failed(void)
     expect_state(late, QRNIC_QPS_ERR);
     sim_qp_free(late);
     sim_qp_free(w->end[0][0].qp);
-    /* A carrier in ERR accepts no member. */
+    /*
+     * A carrier in ERR accepts no member, because the member could never send.
+     */
     w->end[0][0].qp = sim_qp_new(&w->sim->node[0], 8, 8, 3, 10);
     a = sim_attr_init();
     g_assert_cmpuint(sim_modify(w->end[0][0].qp, &a).status, ==, QRNIC_ST_OK);
@@ -411,7 +413,10 @@ static void test_learns(void)
 {
     Shared *w = learning_new(0);
 
-    /* A carrier without a peer sends nothing. */
+    /*
+     * A carrier without a peer sends nothing, because the packet would have no
+     * destination.
+     */
     post(&w->end[0][1], &w->end[0][0], QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
     run_us(w, 100);
     g_assert_cmpuint(w->frames[1], ==, 0);

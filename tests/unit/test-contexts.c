@@ -138,7 +138,10 @@ static void push_out(World *w, unsigned i)
     }
 }
 
-/* A queue pair waits for its context only if the context is not cached. */
+/*
+ * A queue pair waits for its context only if the context is not cached..
+ * Otherwise every packet would have the latency of a miss.
+ */
 static void test_latency(void)
 {
     World *w = world_new(3, 2, 4, LATENCY);
@@ -164,7 +167,8 @@ static void test_latency(void)
 }
 
 /*
- * With stations only this queue pair waits; without stations the device waits.
+ * With stations only this queue pair waits; without stations the device waits,
+ * because it processes packets in order.
  */
 static void test_order(void)
 {
@@ -208,7 +212,10 @@ static void test_stations(void)
     }
 }
 
-/* A changed context is written once; an unchanged one is not written. */
+/*
+ * A changed context is written once; an unchanged one is not written, to avoid
+ * needless DMA.
+ */
 static void test_write_back(void)
 {
     World *w = world_new(3, 2, 4, 0);

@@ -184,7 +184,7 @@ static void test_resize_turns(void)
     check_in_turns(11, 12, 2000, 0, 32);
 }
 
-/* A failed resize leaves the CQ in its old ring. */
+/* A failed resize leaves the CQ in its old ring, so that no CQE is lost. */
 static void test_resize_turns_refused(void)
 {
     Pair *p = pair_new(3, NULL, NULL);

@@ -327,7 +327,10 @@ static void test_handshake(void)
     }
 }
 
-/* Each message goes to another target, and the order is that of the WQEs. */
+/*
+ * Each message goes to another target, and the order is that of the WQEs,
+ * because completions must be in order.
+ */
 static void test_addresses(void)
 {
     World with = world_defaults(), *w;
@@ -1089,7 +1092,11 @@ static void test_refused(void)
     world_free(w);
 }
 
-/* The key of a read is destroyed before the response: the NAK has its PSN. */
+/*
+ * The key of a read is destroyed before the response: the NAK has its PSN. The
+ * requester needs the PSN to find the failed request, because several can be
+ * outstanding.
+ */
 static void test_refused_read(void)
 {
     World *w = world_new(world_defaults());
@@ -1322,7 +1329,10 @@ static void test_ended(void)
     world_free(w);
 }
 
-/* A responder with a pending reply is not idle. */
+/*
+ * A responder with a pending reply is not idle, because the reply would be
+ * lost.
+ */
 static void test_owing(void)
 {
     World with = world_defaults(), *w;

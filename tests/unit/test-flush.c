@@ -113,7 +113,7 @@ static bool lose_response(Sim *s, unsigned from, const uint8_t *frame,
 
 /*
  * The response is lost, and the memory changes meanwhile. The duplicate does
- * not change it again.
+ * not change it again. Otherwise a lost response would undo later writes.
  */
 static void test_once(void)
 {

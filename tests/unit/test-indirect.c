@@ -434,7 +434,10 @@ static void test_stale(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, s.key - 1, 0, 1);
 }
 
-/* The peer may not invalidate a key that it may not access. */
+/*
+ * The peer may not invalidate a key that it may not access, because that would
+ * end accesses of others.
+ */
 static void test_invalidate_no_right(void)
 {
     Keys k = keys_new(12);
@@ -554,7 +557,10 @@ static void test_uc(void)
     pair_free(k.p);
 }
 
-/* Freed keys return their entries; a reset frees the rest. */
+/*
+ * Freed keys return their entries; a reset frees the rest. Otherwise a process
+ * could exhaust the device.
+ */
 static void test_room(void)
 {
     Keys k = keys_new(16);

@@ -184,7 +184,10 @@ static void test_limit(void)
     ends_free(&x);
 }
 
-/* All segments of the data must have the address space. */
+/*
+ * All segments of the data must have the address space. Otherwise the data
+ * would be in memory that software does not read.
+ */
 static void test_address_space(void)
 {
     Ends x;

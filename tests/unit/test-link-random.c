@@ -489,7 +489,10 @@ static void test_economy(void)
     world_free(w);
 }
 
-/* The peer has no link retransmission: it receives all frames, and HELLOs. */
+/*
+ * The peer has no link retransmission: it receives all frames, and HELLOs.
+ * Otherwise qrnic could not talk to other adapters.
+ */
 static void test_standard_end(void)
 {
     static const Weather k = { "standard" };

@@ -625,7 +625,10 @@ static void test_data_waits_for_the_window(void)
     }
     g_assert_false(put(r, WINDOW - 1));
     expect_data(r, OURS + WINDOW - 1);
-    /* A frame beyond the window is rejected. */
+    /*
+     * A frame beyond the window is rejected, because the peer has no buffer for
+     * it.
+     */
     g_assert_false(put(r, WINDOW));
     expect_silence(r);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_REFUSED], ==, 1);
@@ -658,7 +661,10 @@ static void test_data_waits_for_a_busy_wire(void)
     r->busy = true;
     g_assert_false(put(r, 0));
     expect_data(r, OURS);
-    /* A missing answer is not an error of the peer. */
+    /*
+     * A missing answer is not an error of the peer. The end keeps
+     * retransmitting, because the peer can be paused.
+     */
     pass(r, 60000 * MS);
     g_assert_true(r->agreed);
     g_assert_cmpuint(r->count[QRNIC_LINK_TX_TIMEOUTS], ==, 0);
@@ -741,7 +747,7 @@ static void test_lost_is_sent_again_once(void)
 
 /*
  * The wire keeps the order, so a later frame proves that an earlier one is lost
- * again.
+ * again. Therefore no timer is needed.
  */
 static void test_lost_again_is_seen_by_the_next(void)
 {

@@ -189,7 +189,10 @@ static Pair *gap_filled(void)
     return p;
 }
 
-/* Each call of the device has a work budget, and requests another call. */
+/*
+ * Each call of the device has a work budget, and requests another call, because
+ * many buffered frames can become deliverable at once.
+ */
 static void test_portions(void)
 {
     Pair *p = gap_filled();

@@ -375,7 +375,10 @@ static void check_features(const World *w, const Case *x)
         uint64_t again = w->sim->node[0].link_count
                          [QRNIC_LINK_TX_RETRANSMISSIONS];
 
-        /* The transport sees a wire in order and without loss. */
+        /*
+         * The transport sees a wire in order and without loss. Therefore no NAK
+         * is expected.
+         */
         g_assert_cmpuint(of_both(w, QRNIC_COUNTER_TX_NAK_SEQUENCE), ==, 0);
         g_assert_cmpint(again > 0, ==, k->loss || k->reorder || k->corrupt);
     } else if (k->loss + k->corrupt >= 100 && !x->congestion) {

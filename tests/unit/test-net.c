@@ -346,7 +346,10 @@ static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
     return marked;
 }
 
-/* A packet that two switches would mark is marked and counted once. */
+/*
+ * A packet that two switches would mark is marked and counted once, because a
+ * mark cannot be set twice.
+ */
 static void marks_twice(void)
 {
     const NetOptions o = { .kmin = 0, .kmax = 1 };

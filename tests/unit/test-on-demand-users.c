@@ -71,7 +71,10 @@ static void test_window(void)
     pager_free(w);
 }
 
-/* The window is invalidated while a write through it waits for a page. */
+/*
+ * The window is invalidated while a write through it waits for a page. The
+ * write then fails, because the key is checked again.
+ */
 static void test_window_goes(void)
 {
     Pager *w = pager_new(1, 1, NULL);

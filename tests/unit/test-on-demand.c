@@ -67,7 +67,10 @@ static void test_first_touch(void)
     }
 }
 
-/* A read of a read-only page causes no page fault. */
+/*
+ * A read of a read-only page causes no page fault, because a read needs no
+ * write permission.
+ */
 static void test_read_only(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -163,7 +166,10 @@ static void test_response_waits_for_context(void)
     }
 }
 
-/* A page that is present before its first use causes no page fault. */
+/*
+ * A page that is present before its first use causes no page fault. Software
+ * prefetches pages to avoid the latency of page faults.
+ */
 static void test_prefetch(void)
 {
     Pager *w = pager_new(1, 3, NULL);
@@ -358,7 +364,10 @@ static void test_pieces(void)
     pager_free(w);
 }
 
-/* A requester that counts RNR NAKs fails before the page is present. */
+/*
+ * A requester that counts RNR NAKs fails before the page is present, because
+ * each retransmission counts.
+ */
 static void test_finite_retries(void)
 {
     SimConnect c = sim_connect_default();

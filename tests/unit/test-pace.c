@@ -245,7 +245,10 @@ static void test_unreliable(void)
     sim_free(s);
 }
 
-/* Responses to reads of the peer are not limited. */
+/*
+ * Responses to reads of the peer are not limited, because the limit belongs to
+ * requests.
+ */
 static void test_responses(void)
 {
     Pair *p = pair_new(5, NULL, NULL);

@@ -166,7 +166,10 @@ static void test_weighted(void)
     world_free(w);
 }
 
-/* Every level has slots, with at most the distance that the manual states. */
+/*
+ * Every level has slots, with at most the distance that the manual states.
+ * Otherwise low levels could starve.
+ */
 static void test_starvation(void)
 {
     for (unsigned strict = 0; strict < 2; strict++) {

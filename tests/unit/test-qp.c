@@ -219,7 +219,10 @@ static void test_query(void)
     pair_free(p);
 }
 
-/* SQD: outstanding WQEs complete, later ones wait for RTS. */
+/*
+ * SQD: outstanding WQEs complete, later ones wait for RTS, because software
+ * uses SQD to change attributes safely.
+ */
 static void test_drain(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -466,7 +469,10 @@ static void test_reset(void)
     pair_free(p);
 }
 
-/* DESTROY_QP at any time causes no completion. */
+/*
+ * DESTROY_QP at any time causes no completion. Otherwise software would see a
+ * CQE of a queue pair that is gone.
+ */
 static void test_destroy(void)
 {
     for (int64_t when = 0; when < 40; when++) {
@@ -499,7 +505,7 @@ static void test_destroy(void)
     }
 }
 
-/* The move to RTS schedules nothing without work. */
+/* The move to RTS schedules nothing without work, to avoid needless runs. */
 static void test_rts(void)
 {
     Pair *p = pair_new(1, NULL, &unconnected);

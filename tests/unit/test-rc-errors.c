@@ -127,7 +127,10 @@ static void test_many_timers(void)
     pair_free(p);
 }
 
-/* Many deadlines are due at once: each call handles a bounded number. */
+/*
+ * Many deadlines are due at once: each call handles a bounded number, because
+ * the main loop waits for the call.
+ */
 static void test_timer_budget(void)
 {
     enum { N = 100 };
@@ -858,7 +861,10 @@ static void test_dropped(void)
     g_assert_cmpint(n->memory[p->b.addr], ==, 0);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DUPLICATE_REQUESTS), ==, 1);
 
-    /* A packet ahead of the expected PSN causes one NAK. */
+    /*
+     * A packet ahead of the expected PSN causes one NAK. Repeated NAKs would
+     * cause repeated retransmissions.
+     */
     t.psn = PSN + 2;
     send_crafted(p, t, NULL, 8);
     g_assert_cmpint(answer.n, ==, 3);

@@ -168,7 +168,10 @@ static void test_loopback_left(void)
     pair_free(p);
 }
 
-/* A packet of the wire never counts as loopback. */
+/*
+ * A packet of the wire never counts as loopback. Otherwise a forged packet
+ * could skip the ICRC check.
+ */
 static void test_loopback_forged(void)
 {
     SimOptions o = { .loopback = true };
@@ -625,7 +628,10 @@ static void test_credits(void)
     }
     sim_run(p->sim, p->sim->now + 500 * SIM_US);
     vain = sim_counter(p->a.qp->node, QRNIC_COUNTER_ROCE_TX_PACKETS) - 3 * 8;
-    /* Each attempt sends one packet only, not a window. */
+    /*
+     * Each attempt sends one packet only, not a window, because more would be
+     * dropped.
+     */
     g_assert_cmpint(vain, ==, sim_counter(p->b.qp->node,
                                           QRNIC_COUNTER_TX_RNR_NAK));
     for (int i = 3; i < 20; i++) {
@@ -770,7 +776,8 @@ static void test_backpressure(void)
 
 /*
  * A wire that needs longer for a message than all retries together, but accepts
- * some frames in each timeout. The requester must not report a dead peer.
+ * some frames in each timeout. The requester must not report a dead peer,
+ * because the peer answers as soon as frames arrive.
  */
 static void test_wire_slow(void)
 {

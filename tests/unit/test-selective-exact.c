@@ -218,7 +218,10 @@ static void test_steady_probe(void)
     pair_free(p);
 }
 
-/* A retransmitted packet is no sample of the round trip. */
+/*
+ * A retransmitted packet is no sample of the round trip, because the ACK can
+ * belong to either transmission.
+ */
 static void test_probe_behind_loss(void)
 {
     Wire w = { 0 };
@@ -992,7 +995,7 @@ static void test_bounded(void)
      */
     g_assert_cmpuint(e->qps->buffered_bytes, >,
                      QRNIC_MAX_REORDER - QRNIC_SELECTIVE_WINDOW * BYTES);
-    /* Packets in order need no room. */
+    /* Packets in order need no room, so a full buffer cannot stop them. */
     pair_fill(p);
     post_write(p, 100);
     settle(p);

@@ -460,7 +460,10 @@ static void test_not_ready(void)
     pair_free(p);
 }
 
-/* The key of a buffered packet is checked when its PSN is expected. */
+/*
+ * The key of a buffered packet is checked when its PSN is expected, because the
+ * key may change while the packet is buffered.
+ */
 static void test_key_gone(void)
 {
     Wire w = { .loss = { { 0, 1 } } };
@@ -588,7 +591,8 @@ static void test_ahead_twice(void)
 }
 
 /*
- * Packets without the mark are not buffered, although this side has the option.
+ * Packets without the mark are not buffered, although this side has the option,
+ * because their sender does not understand SACKs.
  */
 static void test_unmarked(void)
 {
@@ -642,7 +646,10 @@ static void test_inside_of_read(void)
     pair_free(p);
 }
 
-/* Nothing is executed behind a rejected request. */
+/*
+ * Nothing is executed behind a rejected request, because the connection has
+ * ended.
+ */
 static void test_behind_refusal(void)
 {
     Wire w = { 0 };

@@ -491,7 +491,10 @@ static void test_bound_of_all(void)
     shared_free(w);
 }
 
-/* Packets of a destroyed member are still sent. */
+/*
+ * Packets of a destroyed member are still sent, because the carrier's PSNs must
+ * have no hole.
+ */
 static void test_member_goes(void)
 {
     Shared *w = shared_new(2, 0, NULL);

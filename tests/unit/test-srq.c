@@ -131,7 +131,7 @@ static void test_shared(void)
     g_assert_cmpint(shared_received(x, 1, 300, 0), ==, 2);
     g_assert_cmpint(sim_counter(&x->sim->node[1], QRNIC_COUNTER_SRQ_WQES), ==,
                     3);
-    /* The RQ doorbell of such a queue pair is ignored. */
+    /* The RQ doorbell of such a queue pair is ignored, because it has no RQ. */
     sim_ring_rq(x->to[0]);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     g_assert_cmpint(sim_counter(&x->sim->node[1], QRNIC_COUNTER_GUEST_ERRORS),
@@ -365,7 +365,10 @@ static void broken(Shared *x, uint8_t syndrome)
     expect_no_cqe(x->to[0]);    /* A CQE would need a slot */
     expect_state(x->to[0], QRNIC_QPS_ERR);
     expect_event(b, QRNIC_EVENT_LAST_WQE_REACHED, x->to[0]->number);
-    /* Another queue pair fails when it receives, not before. */
+    /*
+     * Another queue pair fails when it receives, not before, because it does
+     * not read the ring before.
+     */
     expect_state(x->to[1], QRNIC_QPS_RTS);
     shared_send(x, 1, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));

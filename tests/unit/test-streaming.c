@@ -554,7 +554,10 @@ static void test_flush_middle(void)
     flush(true);
 }
 
-/* RESET forgets the open buffer, and the queue starts again. */
+/*
+ * RESET forgets the open buffer, and the queue starts again, because software
+ * reclaims all buffers.
+ */
 static void test_reset(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 9, 0, 4000);
@@ -830,7 +833,10 @@ static bool drop_second(Sim *s, unsigned from, const uint8_t *frame, size_t len,
            p.t.psn != w->gap;
 }
 
-/* A UC message that lost a packet leaves its room to the next message. */
+/*
+ * A UC message that lost a packet leaves its room to the next message, because
+ * the message will never complete.
+ */
 static void test_gap(void)
 {
     static const uint8_t types[] = { QRNIC_QPT_UC, QRNIC_QPT_RC };

@@ -231,7 +231,10 @@ static void test_gone(void)
     world_free(w);
 }
 
-/* A device reset in the middle of everything leaves nothing. */
+/*
+ * A device reset in the middle of everything leaves nothing, because the driver
+ * frees the memory afterwards.
+ */
 static void test_reset(void)
 {
     World *w = world_new(1, 2);

@@ -83,7 +83,10 @@ static void test_rndv_busy(void)
     world_free(w);
 }
 
-/* A match in RTR: the data is read in RTS. */
+/*
+ * A match in RTR: the data is read in RTS, because a queue pair in RTR may not
+ * send requests.
+ */
 static void test_rndv_early(void)
 {
     World *w = world_bare(1, 1, NULL);

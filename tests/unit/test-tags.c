@@ -176,7 +176,10 @@ static void test_sync(void)
     n = send_eager(w, 0, 8, 13);
     settle(w);
     expect_eager(w, 2, n, 13);
-    /* An operation with the right count suffices. */
+    /*
+     * An operation with the right count suffices, so that no extra operation is
+     * needed.
+     */
     n = send_eager(w, 0, 9, 14);
     settle(w);
     expect_unexpected(w, 0, n, HEADER + 14);
@@ -684,7 +687,8 @@ static void test_dynamic_target(void)
 
 /*
  * A search without a match is work. A run has a budget for it, and checks it
- * after some frames.
+ * after some frames. Otherwise a peer could block the main loop with a long
+ * list.
  */
 static void test_work(void)
 {

@@ -204,7 +204,9 @@ static void test_window_access(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, b.key, BASE + 4000, 1);
 }
 
-/* A window is never a local key. */
+/*
+ * A window is never a local key, because local accesses use the region's key.
+ */
 static void test_window_local(void)
 {
     Keys k = keys_new();
@@ -265,7 +267,7 @@ static void test_window_2(void)
 
 /*
  * A type 2 window belongs to its queue pair: no other can use it, not even
- * after DESTROY_QP.
+ * after DESTROY_QP. Otherwise another connection could use it.
  */
 static void test_window_2_qp(void)
 {

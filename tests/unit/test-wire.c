@@ -451,7 +451,10 @@ static void test_icrc_lengths(void)
     }
 }
 
-/* The buffers for packets have room for the longest headers. */
+/*
+ * The buffers for packets have room for the longest headers. Otherwise a packet
+ * could overflow its buffer.
+ */
 static void test_header_lengths(void)
 {
     unsigned longest = 0;
