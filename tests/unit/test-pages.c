@@ -88,7 +88,7 @@ static void test_meet(void)
 
 /*
  * A list in use stays cached while many others are used, and each table finds
- * its own list, because the oldest unused entry is replaced.
+ * its own list, because the least recently used entry is replaced.
  */
 static void test_hot(void)
 {
