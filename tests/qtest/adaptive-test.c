@@ -69,7 +69,10 @@ static void test_responder(void)
     rig_stop(&r);
 }
 
-/* With selective repeat a SACK reports the missing PSN. */
+/*
+ * With selective repeat a SACK reports the missing PSN, so that only that
+ * packet is retransmitted.
+ */
 static void test_both(void)
 {
     PeerPacket sack;

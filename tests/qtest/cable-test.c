@@ -374,7 +374,8 @@ static void test_third(void)
 }
 
 /*
- * A path with a file that is no socket: the file stays, and there is no cable.
+ * A path with a file that is no socket: the file stays, and there is no cable,
+ * because the file may belong to another program.
  */
 static void test_foreign_file(void)
 {
@@ -406,7 +407,10 @@ static void test_removes(void)
     cable_path_free(dir, path);
 }
 
-/* Properties of the object cannot change after its creation. */
+/*
+ * Properties of the object cannot change after its creation, because the cable
+ * already uses them.
+ */
 static void test_fixed(void)
 {
     int fd;

@@ -160,7 +160,10 @@ static void test_ring_batch(void)
     device_stop(d);
 }
 
-/* The device ignores an entry without the owner bit. */
+/*
+ * The device ignores an entry without the owner bit, because software may still
+ * be writing it.
+ */
 static void test_ring_owner(void)
 {
     Device *d = device_start("");
@@ -948,7 +951,10 @@ static void test_qp_states(void)
     a = init;
     a.timeout = 3;
     modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_TIMEOUT_OFFSET);
-    /* The status names the first wrong member of the structure. */
+    /*
+     * The status names the first wrong member of the structure, so that a
+     * driver developer finds it.
+     */
     a.access = QRNIC_ACCESS_LOCAL_WRITE;
     modify_refused(&r, a, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_ACCESS_OFFSET);
     qp_modify(r.d, &r.qp, &init);
@@ -995,7 +1001,10 @@ static void test_gid(void)
     command_ok(d, QRNIC_CMD_QUERY_GID, 3, NULL, 0, raw, sizeof(raw));
     g_assert_true(qrnic_gid_entry_unpack(&out, raw));
     g_assert_cmpmem(&out, sizeof(out), &gid, sizeof(gid));
-    /* Multicast addresses are invalid as source addresses. */
+    /*
+     * Multicast addresses are invalid as source addresses, because no answer
+     * could reach one queue pair.
+     */
     for (int ipv4 = 0; ipv4 < 2; ipv4++) {
         QrnicGidEntry multicast = gid;
 

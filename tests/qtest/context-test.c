@@ -209,7 +209,7 @@ static void test_overwritten(void)
 
 /*
  * A reset does no DMA and forgets the context memory, so that no context is
- * fetched afterwards.
+ * fetched afterwards, because the driver may have freed the memory.
  */
 static void test_reset(void)
 {

@@ -81,7 +81,10 @@ static void test_bind(void)
     set_bind(&r, &r.qp, 0);
     send_and_acknowledge(&r, 3);
     expect(&r, set, QRNIC_COUNTER_TX_SEND, 2, 2);
-    /* The counts of a freed set do not move to set 0. */
+    /*
+     * The counts of a freed set do not move to set 0, because set 0 counts
+     * queue pairs without a set.
+     */
     command_ok(r.d, QRNIC_CMD_FREE_COUNTER_SET, set, NULL, 0, NULL, 0);
     set = set_alloc(&r);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_SEND), ==, 4);

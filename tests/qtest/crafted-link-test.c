@@ -232,7 +232,7 @@ static void test_case(const void *opaque)
     goes_on(&w, 0);
 }
 
-/* A replayed frame is dropped. */
+/* A replayed frame is dropped. Otherwise its packet could be executed twice. */
 static void test_replayed(void)
 {
     PeerPacket p;
@@ -284,7 +284,7 @@ static void test_held_replayed(void)
 
 /*
  * A peer that fills the window out of order occupies the buffer; no frame is
- * delivered.
+ * delivered. Otherwise a peer could change the order of packets.
  */
 static void test_held_is_bounded(void)
 {

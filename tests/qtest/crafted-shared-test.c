@@ -720,7 +720,10 @@ static void test_reversed(void)
     shared_stop(&s);
 }
 
-/* At most one window is buffered, and no packet of it is delivered early. */
+/*
+ * At most one window is buffered, and no packet of it is delivered early, to
+ * limit the memory that a peer can occupy.
+ */
 static void test_flood(void)
 {
     PeerPacket p;

@@ -165,7 +165,8 @@ static void test_keys(void)
     ctx.access = 0;
     dm_key_fails(&m, ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_DM_OFFSET);
     /*
-     * A key of device memory can neither be modified nor replace another key.
+     * A key of device memory can neither be modified nor replace another key,
+     * because its memory has an owner.
      */
     key = dm_key(&m, dm, 5000);
     ctx = dm_key_ctx(&m, dm, 10);

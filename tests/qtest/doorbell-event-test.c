@@ -47,7 +47,10 @@ static void test_value(void)
     rig_stop(&r);
 }
 
-/* An event covers each queue of its page, and no queue of another page. */
+/*
+ * An event covers each queue of its page, and no queue of another page, because
+ * the event has no queue number.
+ */
 static void test_page(void)
 {
     Rig r;

@@ -557,7 +557,10 @@ static void test_link_down(void)
     rig_stop(&r);
 }
 
-/* A full backend loses nothing: all frames are sent once it has room. */
+/*
+ * A full backend loses nothing: all frames are sent once it has room, because
+ * the device stops sending.
+ */
 static void test_backpressure(void)
 {
     uint8_t got[PEER_FRAME_MAX];

@@ -874,7 +874,10 @@ static void test_loopback(void)
     /* The sender's own rule does not match. */
     g_assert_null(loopback_taker(&s, &s.program[0], group));
     g_assert_true(loopback_taker(&s, &s.program[1], group) == &s.program[0]);
-    /* Frames of the kernel and frames to one address have no loopback. */
+    /*
+     * Frames of the kernel and frames to one address have no loopback, because
+     * the network delivers them.
+     */
     g_assert_null(loopback_taker(&s, &s.function, group));
     g_assert_null(loopback_taker(&s, &s.program[1], unicast));
     flow_destroy(&s, flow);

@@ -142,7 +142,7 @@ static void test_column(void)
 
 /*
  * The list is in memory, in two data segments. Software may change it after the
- * completion.
+ * completion. The device has copied it then, so software may change it.
  */
 static void test_list_in_memory(void)
 {

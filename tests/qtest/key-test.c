@@ -109,7 +109,10 @@ static void test_window(void)
     rig_stop(&r);
 }
 
-/* A queue pair of the kernel may register pages; one of a process may not. */
+/*
+ * A queue pair of the kernel may register pages; one of a process may not,
+ * because pages are physical addresses.
+ */
 static void test_fast_reg(void)
 {
     Rig r;

@@ -147,7 +147,7 @@ static void test_gap_is_told(void)
 
 /*
  * At most one window is outstanding; other packets wait in the send queue, not
- * in the device.
+ * in the device, because the peer's buffer is limited.
  */
 static void test_window_holds_the_engine(void)
 {

@@ -316,7 +316,8 @@ static void test_dma_region(void)
 }
 
 /*
- * The page list of a table is at an address without memory: the access fails.
+ * The page list of a table is at an address without memory: the access fails,
+ * so the device must not trust the table.
  */
 static void test_table_nowhere(void)
 {

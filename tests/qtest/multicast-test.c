@@ -435,7 +435,10 @@ static void test_send_ipv6(void)
     check_send(0, 1 << 0 | 1 << 1, true);
 }
 
-/* QPF_NO_MULTICAST_LOOPBACK: the sender receives no copy, the others do. */
+/*
+ * QPF_NO_MULTICAST_LOOPBACK: the sender receives no copy, the others do.
+ * Programs set the flag to avoid their own messages.
+ */
 static void test_no_loopback(void)
 {
     check_send(QRNIC_QPF_NO_MULTICAST_LOOPBACK, 1 << 1, false);

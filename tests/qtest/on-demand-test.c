@@ -304,7 +304,10 @@ static void post_frame(Demand *x, Qp *qp)
     sq_post(x->r.d, qp, &w);
 }
 
-/* Raw packet queue pairs do not wait for pages. */
+/*
+ * Raw packet queue pairs do not wait for pages, because they have no sender
+ * that retransmits.
+ */
 static void test_raw_packet(void)
 {
     QrnicQpAttr attr = {

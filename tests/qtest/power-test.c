@@ -123,7 +123,7 @@ static void test_stopped_receive(void)
 
 /*
  * In D3hot the device does no DMA and drops frames. In D0 it has all its state
- * again, and continues earlier work.
+ * again, and continues earlier work, as PCI requires.
  */
 static void test_d3hot(void)
 {

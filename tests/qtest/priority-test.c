@@ -142,7 +142,10 @@ static void test_service_level(void)
     rig_stop(&x.r);
 }
 
-/* The attribute overrides the service level, and QUERY_QP returns it. */
+/*
+ * The attribute overrides the service level, and QUERY_QP returns it, so that
+ * software need not change the path.
+ */
 static void test_attribute(void)
 {
     static const uint8_t first[QPS] = { 15, 8, 0 };

@@ -20,7 +20,7 @@ static Wqe small_send(Rig *r, uint32_t offset)
 
 /*
  * No step has an effect alone: the doorbell starts the WQE, the ACK completes
- * it.
+ * it, so the order of steps decides when the device reads.
  */
 static void test_steps(void)
 {
@@ -353,7 +353,10 @@ static void test_fifo_flood(void)
     rig_stop(&r);
 }
 
-/* A process cannot ring queues of another doorbell page. */
+/*
+ * A process cannot ring queues of another doorbell page. Otherwise a process
+ * could disturb another.
+ */
 static void test_isolation(void)
 {
     Rig r;

@@ -326,7 +326,10 @@ static void test_atomics(void)
     rig_stop(&r);
 }
 
-/* At most max_rd_atomic reads are outstanding; a fence waits for them. */
+/*
+ * At most max_rd_atomic reads are outstanding; a fence waits for them, because
+ * the responder stores that many.
+ */
 static void test_rd_atomic_limit(void)
 {
     QrnicQpAttr attr = qp_default_attr();

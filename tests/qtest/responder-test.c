@@ -293,7 +293,10 @@ static void expect_atomic(Rig *r, uint32_t psn, uint64_t original)
     g_assert_cmphex(p.original, ==, original);
 }
 
-/* An atomic is executed once; a duplicate receives the stored response. */
+/*
+ * An atomic is executed once; a duplicate receives the stored response, because
+ * a second execution would change memory again.
+ */
 static void test_atomics(void)
 {
     uint64_t at;
@@ -594,7 +597,10 @@ static void test_packet_length(void)
     }
 }
 
-/* Reads need responder resources (9.7.4.1.2). */
+/*
+ * Reads need responder resources (9.7.4.1.2), because a duplicate must be
+ * answered again.
+ */
 static void test_read_without_resources(void)
 {
     QrnicQpAttr attr = qp_default_attr();

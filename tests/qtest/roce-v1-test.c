@@ -252,7 +252,7 @@ static void test_hop_limit(void)
 
 /*
  * A connection has one version: packets of the other version with the same GIDs
- * are dropped.
+ * are dropped, because the address vector selects it.
  */
 static void test_apart(void)
 {

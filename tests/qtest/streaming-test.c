@@ -192,7 +192,7 @@ static void receive(bool srq)
     peer_send(x.r.d, &p);
     expect_ack(&x, 2);
     received(&x, 0, 1024, data[1], 1500, 2);
-    /* A duplicate is not placed. */
+    /* A duplicate is not placed, because the buffer has its data already. */
     peer_send(x.r.d, &p);
     expect_ack(&x, 2);
     p = request(&x, RC_SEND_ONLY, 3, data[2], 10);

@@ -215,7 +215,7 @@ static void test_no_tag(void)
 
 /*
  * Without a WQE the message causes an RNR NAK, and is matched again when it is
- * retransmitted.
+ * retransmitted, because unexpected messages need a buffer.
  */
 static void test_rnr(void)
 {

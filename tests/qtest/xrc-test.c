@@ -234,7 +234,10 @@ static void test_receive(void)
     rig_stop(&r);
 }
 
-/* Keys are checked against the PD of the request's SRQ. */
+/*
+ * Keys are checked against the PD of the request's SRQ, because an XRC target
+ * has no PD of its own.
+ */
 static void test_remote(void)
 {
     uint32_t xrcd, pd;
