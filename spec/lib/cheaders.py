@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# cheaders.py: the C headers. The device's has host-order structures with pack and unpack; the one for Linux (driver
-# and provider) has the structures as they are in memory, and that for programs the part of it that they may use.
+# cheaders.py: generates the C headers from the checked contract. spec/generate calls device(), linux() and
+# programs(). The header of the device has structures in host order, with functions that pack and unpack them. The
+# header for Linux (driver and provider) has the structures as in memory, because Linux accesses them in place. The header
+# for programs of the direct verbs has the part of it that is marked "programs" in the contract.
 
 import textwrap
 from contract import HexInt, reserved
@@ -10,7 +12,7 @@ UINT = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 
 def comment(text, indent=""):
-    """A block comment in the style that QEMU and the kernel share."""
+    """Returns a block comment in the style that QEMU and the kernel share."""
     lines = textwrap.wrap(text.replace("*/", "* /"), 73 - len(indent.expandtabs(8)))
     if len(lines) == 1:
         return f"{indent}/* {lines[0]} */\n"
@@ -90,7 +92,7 @@ def registers(spec):
 
 
 def layout(struct):
-    """Size, offsets and masks of a structure."""
+    """Returns the macros for size, offsets and masks of a structure."""
     upper = struct["name"].upper()
     text = define(f"{upper}_BYTES", f"{struct['size']}u")
     for member in struct["members"]:
@@ -162,7 +164,7 @@ def load(member, offset):
 
 
 def unpack_lines(spec, struct):
-    """Statements of unpack; `bad` collects the reserved bits."""
+    """Returns the statements of unpack for a member; they collect the reserved bits in `bad`."""
     for member in struct["members"]:
         name, offset = member["name"], member["offset"]
         if "fields" in member:
@@ -219,7 +221,7 @@ def pack_lines(struct):
 
 
 def wrapped(line):
-    """One statement, broken after a | or & or comma or = where it is too long."""
+    """Returns a statement, with line breaks after | or & or comma or =, so that no line is too long."""
     return "\n".join(textwrap.wrap(line, 79, initial_indent="    ", subsequent_indent="        ",
                                    break_long_words=False)) + "\n"
 
@@ -306,7 +308,7 @@ def command_list(spec):
 def device(spec):
     text = head("the hardware contract for the device: constants, and structures in host order with the only code "
                 "that knows their layout.", "QRNIC_HW_H", ("stdbool.h", "stdint.h", "string.h"),
-                "GPL-2.0-only OR BSD-2-Clause")  # the same licence; QEMU's checkpatch wants this spelling
+                "GPL-2.0-only OR BSD-2-Clause")  # the same licence, because QEMU's checkpatch requires this spelling
     text += version(spec) + constants(spec) + enums(spec, "    ") + flags(spec) + registers(spec)
     text += counters(spec, "    ") + command_list(spec) + accessors()
     for struct in spec.structs.values():
@@ -365,7 +367,7 @@ def linux(spec):
 
 
 def programs(spec):
-    """What programs of the direct verbs need; the provider itself has all of it from qrnic_hw.h."""
+    """Returns the header for programs of the direct verbs; empty after qrnic_hw.h, which the provider includes."""
     text = head("WQEs, CQEs, doorbells, records, capabilities and syndromes, for programs that use the direct verbs.",
                 "QRNICDV_HW_H", (), name="qrnicdv_hw.h").rstrip("\n") + "\n\n"
     text += "#ifndef QRNIC_HW_H\n\n#include <linux/types.h>\n"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# contract.py: loads qrnic-hw.yaml and refuses it when it contradicts itself. The schema is in the head of qrnic-hw.yaml.
+# contract.py: loads qrnic-hw.yaml and checks it. A contradiction raises ContractError, because otherwise generated files
+# would contradict each other. The schema is in the head of qrnic-hw.yaml. All other files of this folder use the result.
 
 import re
 import yaml
@@ -13,7 +14,7 @@ RESERVED = re.compile(r"rsvd[0-9]+$")
 
 
 class ContractError(Exception):
-    """The contract contradicts itself; the text is one line that names the place."""
+    """Reports a contradiction in the contract; the text is one line that names the place."""
 
 
 def need(condition, where, what):
@@ -34,7 +35,7 @@ def keys(item, where, required, optional=()):
 
 
 def check_side(item, where):
-    """What only the device's side knows is not in the headers of driver and provider, and so not in that of programs."""
+    """Checks side and programs of an item: an item that only the device knows cannot be in the header for programs."""
     need(item.get("side", "host") == "host", where, f"bad side {item.get('side')}")
     need(item.get("programs", True) is True, where, f"bad programs {item.get('programs')}")
     need(not ("side" in item and "programs" in item), where, "has both side and programs")
@@ -62,7 +63,7 @@ def check_values(values, key, limit, where, optional=()):
 
 
 class Contract:
-    """The checked contract; members have "offset", fields have "hi", "lo" and "mask" added."""
+    """The checked contract. Checking adds "offset" to members, and "hi", "lo" and "mask" to fields."""
 
     def __init__(self, raw):
         keys(raw, "contract", ("version", "constants", "enums", "flags", "registers", "structs", "examples", "counters",
@@ -98,7 +99,7 @@ class Contract:
         self.examples = {e["name"]: e for e in raw["examples"]}
 
     def macro(self, name, where):
-        """Notes the name of a C macro or enumerator, which must be unique in the headers."""
+        """Records the name of a C macro or enumerator, which must be unique in the headers."""
         need(name not in self.macros, where, f"QRNIC_{name} is also made by {self.macros.get(name)}")
         self.macros[name] = where
 
@@ -138,7 +139,7 @@ class Contract:
                 self.macro(f"{flags['prefix']}_{item['name']}", f"{where}.{item['name']}")
 
     def check_reference(self, item, width, where):
-        """A member or field may name the enum or the flags that its value comes from."""
+        """Checks the enum or flags that a member or field names."""
         need(not ("enum" in item and "flags" in item), where, "has both enum and flags")
         if "enum" in item:
             need(item["enum"] in self.enums, where, f"no such enum {item['enum']}")
@@ -227,7 +228,7 @@ class Contract:
         return SCALARS[kind], SCALARS[kind]
 
     def check_member(self, struct, member, place):
-        """Checks fields and references; returns the names by which software knows the member."""
+        """Checks fields and references. Returns the names by which software knows the member."""
         upper = struct["name"].upper()
         self.macro(f"{upper}_{member['name'].upper()}_OFFSET", place)
         width = 8 * member["size"]
@@ -274,11 +275,11 @@ class Contract:
 
 
 class HexInt(int):
-    """A number that the contract writes in hexadecimal; headers and tables do the same."""
+    """A number that the contract writes in hexadecimal, so that headers and tables do the same."""
 
 
 class UniqueLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """A YAML mapping that says a key twice is a mistake, not a choice of the last."""
+    """A YAML loader that rejects a duplicate key, because PyYAML would silently use the last value."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()

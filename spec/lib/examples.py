@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# examples.py: structures filled in, from the contract's examples to the bytes that are in memory.
+# examples.py: converts the examples of the contract to the bytes of the structures in memory. manual.py prints them.
 
 from contract import HexInt, need, reserved
 
@@ -8,7 +8,7 @@ DOORBELL_VALUE = ("doorbell", "record")
 
 
 def resolve(spec, item, value, where):
-    """A value of the contract, which may be a name or a list of names, as (number, text for the reader)."""
+    """Converts a value of the contract, which may be a name or a list of names, to (number, text for the reader)."""
     if isinstance(value, str) and "enum" in item:
         body = spec.enums[item["enum"]]
         for entry in body["values"]:
@@ -31,7 +31,7 @@ def known(names, values, where):
 
 
 def scalar(spec, member, values, where):
-    """A member of a number type: (number, text)."""
+    """Returns (number, text) of a member of a number type."""
     if "fields" not in member:
         value, text = resolve(spec, member, values.get(member["name"], 0), where)
         need(0 <= value < 1 << 8 * member["size"], where, f"{value} does not fit")
@@ -47,7 +47,7 @@ def scalar(spec, member, values, where):
 
 
 def rows_of(spec, name, values, where, base=0, prefix=""):
-    """[(offset, bytes, text)] of one structure."""
+    """Returns [(offset, bytes, text)] of one structure."""
     body, rows, names = spec.structs[name], [], set()
     for member in body["members"]:
         names.add(member["name"])
@@ -71,7 +71,7 @@ def rows_of(spec, name, values, where, base=0, prefix=""):
 
 
 def build(spec, example):
-    """The parts of an example one after another: [(offset, bytes, text, the structure that begins here or "")]."""
+    """Returns the parts of an example in order: [(offset, bytes, text, name of the structure that begins here or "")]."""
     where, base, out = f"examples.{example['name']}", 0, []
     for part in example["parts"]:
         need(part["struct"] in spec.structs, where, f"no such struct {part['struct']}")
@@ -87,7 +87,7 @@ def check(spec):
 
 
 def lines(spec, name):
-    """The example as a literal block: offset, bytes, what they are."""
+    """Returns the example as a literal block with offset, bytes and meaning."""
     example = spec.examples[name]
     out, rest = [f"{example['doc']}:", "", "::", ""], []
     rows = build(spec, example)

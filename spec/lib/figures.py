@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# figures.py: the pictures of the manual as SVG: the layout of each structure and register from the contract, and the
-# drawings and sequence charts of figures.yaml, whose schema is in its head.
+# figures.py: draws the pictures of the manual as SVG for spec/generate. The contract gives the layout of each structure and
+# register. The file figures.yaml, with the schema in its head, gives the drawings and sequence charts.
 
 from html import escape
 
@@ -30,7 +30,7 @@ class Svg:
                         f"{escape(str(words), quote=False)}</text>")
 
     def centred(self, x, y, words, size=13):
-        """Lines of text around a point."""
+        """Draws lines of text around a point."""
         rows = str(words).split("\n")
         for n, row in enumerate(rows):
             self.text(x, round(y + (n - (len(rows) - 1) / 2) * (size + 3) + size * 0.36, 1), row, size)
@@ -41,7 +41,7 @@ class Svg:
         self.out.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{INK}" stroke-width="1.3"{extra}/>')
 
     def label(self, x, y, words, size=12):
-        """Text on a line, with the line hidden behind it."""
+        """Draws text on a line, with a background that hides the line, because the text would be illegible otherwise."""
         rows = str(words).split("\n")
         width = max(len(row) for row in rows) * size * 0.56 + 6
         height = len(rows) * (size + 3) + 2
@@ -63,14 +63,14 @@ class Svg:
 # Layouts of structures
 
 def pieces(member):
-    """[(name, lowest bit, bits, is reserved)] of a member, from bit 0 of its first byte in memory upwards."""
+    """Returns [(name, lowest bit, bits, is reserved)] of a member, from bit 0 of its first byte in memory upwards."""
     if "fields" in member:
         return [(f["name"], f["lo"], f["width"], reserved(f)) for f in member["fields"]]
     return [(member["name"], 0, 8 * member["size"], reserved(member))]
 
 
 def split(bit, bits):
-    """The parts of a piece in rows of 32 bits: [(row, lowest bit in it, bits)]."""
+    """Returns the parts of a piece in rows of 32 bits: [(row, lowest bit in the row, bits)]."""
     parts = []
     while bits:
         row, at = divmod(bit, 32)
@@ -81,13 +81,15 @@ def split(bit, bits):
 
 
 def upright(name, count):
-    """Is the name too long for so few bits, so that it has to stand upright?"""
+    """Returns true if the name is too long for the number of bits, so that the name is drawn upright."""
     return len(name) * 5 > count * BIT
 
 
 def blocks(parts):
-    """The parts of a piece as boxes [(first row, rows, lowest bit, bits)]: whole rows that follow each other are one box,
-    so that the name of a long member is not taken for a member of its own row."""
+    """Returns the boxes of a piece: [(first row, rows, lowest bit, bits)].
+
+    Consecutive full rows are one box, so that the name of a long member does not look like a member of its own row.
+    """
     out = []
     for row, at, count in parts:
         if out and count == 32 and out[-1][3] == 32:
@@ -98,7 +100,7 @@ def blocks(parts):
 
 
 def place(svg, tops, heights, parts, name, is_reserved):
-    """One piece: its boxes; the name stands in the largest one."""
+    """Draws the boxes of a piece, with the name in the largest box."""
     boxes = blocks(parts)
     named = max(boxes, key=lambda box: box[1] * box[3])
     for box in boxes:
@@ -115,7 +117,7 @@ def place(svg, tops, heights, parts, name, is_reserved):
 
 
 def layout(svg, rows, named):
-    """Rows of bits, each high enough for the names that stand upright in it. named: [(parts, name, is reserved)]."""
+    """Draws rows of bits, each high enough for its upright names. named: [(parts, name, is reserved)]."""
     heights = [ROW] * rows
     for parts, name, is_reserved in named:
         row, _, _, count = max(blocks(parts), key=lambda box: box[1] * box[3])
@@ -162,7 +164,7 @@ def registers(spec):
 # Drawings
 
 def edge(box, dx, dy):
-    """Where a line from the middle of the box in this direction leaves it."""
+    """Returns the point at which a line from the middle of the box leaves the box in this direction."""
     x, y, w, h = box
     scale = min(w / 2 / abs(dx) if dx else 1e9, h / 2 / abs(dy) if dy else 1e9)
     return x + w / 2 + dx * scale, y + h / 2 + dy * scale
@@ -248,13 +250,13 @@ def load(path):
 
 
 def layouts(spec):
-    """The pictures of structures and registers as {path relative to the repository: text}."""
+    """Returns the pictures of structures and registers as {path relative to the repository: text}."""
     files = {f"spec/figures/struct-{name}.svg": struct(spec, name) for name in spec.structs}
     return {**files, "spec/figures/registers.svg": registers(spec)}
 
 
 def drawings(figures):
-    """The pictures of figures.yaml as {path relative to the repository: text}."""
+    """Returns the pictures of figures.yaml as {path relative to the repository: text}."""
     files = {}
     for figure in figures:
         where = f"figures.yaml: {figure.get('name')}"

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# manual.py: fills the tables of the Programmer's Reference, and refuses chapters with tables written by hand.
+# manual.py: writes the generated tables into the chapters of the Programmer's Reference. spec/generate calls chapters().
+# A chapter with other tables is rejected, because values written by hand could differ from the contract.
 #
-# A chapter says where a table belongs by a pair of comments; what is between them is written by this program:
+# A pair of comments marks the place of a table. The text between the comments is generated.
 #
 #   .. qrnic-table: struct cqe
 #   .. qrnic-end
 #
 # Kinds: constants GROUP, enum NAME, flags NAME, registers, register-fields, struct NAME, commands, command NAME,
-# counters, guest-errors, example NAME, requirements. A table that holds nothing of the contract (no offsets, no bits, no values) may be written
-# by hand behind the comment ".. qrnic-prose-table".
+# counters, guest-errors, example NAME, requirements. A table without offsets, bits and values of the contract may be written
+# by hand after the comment ".. qrnic-prose-table".
 
 import glob
 import os
@@ -27,7 +28,7 @@ CONTRACT_VALUE = re.compile(r"0x[0-9a-fA-F]|\b\d+:\d+\b")
 
 
 class ManualError(Exception):
-    """A chapter is wrong; the text is one line that names the place."""
+    """Reports a mistake in a chapter; the text is one line that names the place."""
 
 
 def show(value, width=0):
@@ -35,19 +36,19 @@ def show(value, width=0):
 
 
 def quoted(cell):
-    """A cell of a csv-table; quotes are for commas and quotes in it."""
+    """Returns a cell of a csv-table, quoted if it contains commas or quotes."""
     return '"' + cell.replace('"', '""') + '"' if "," in cell or '"' in cell else cell
 
 
 def table(title, widths, header, rows):
-    """A table with one row in each line, which is legible as text, too."""
+    """Returns a table with one row in each line, so that the table is also legible as text."""
     lines = [f".. csv-table:: {title}", "   :header-rows: 1", "   :widths: " + " ".join(map(str, widths)), ""]
     lines += ["   " + ", ".join(map(quoted, row)) for row in [header] + rows]
     return [line.rstrip() for line in lines]
 
 
 def text(item):
-    """The doc string as one cell, with what reStructuredText would take for markup escaped."""
+    """Returns the description as one cell, with escapes, because reStructuredText would treat some characters as markup."""
     doc = item.get("doc", "reserved, 0").replace("\\", "\\\\").replace("*", "\\*").replace("|", "\\|")
     return re.sub(r"(\w)_(?!\w)", r"\1\\_", doc)
 
@@ -98,7 +99,7 @@ def register_fields(spec, _):
 
 
 def picture(spec, name, alt):
-    """A picture of the layout, which only the complete manual has: its table says the same."""
+    """Returns a picture of the layout. Only the complete manual has it, because the table has the same content."""
     return [f".. image:: figures/{name}.svg", f"   :alt: {alt}", ""] if spec.complete else []
 
 
@@ -176,7 +177,7 @@ BLOCKS = {"requirements": requirements, "example": example, "constants": constan
 
 
 def expected_blocks(spec):
-    """All that the manual has to show at least once."""
+    """Returns all blocks that the manual must show at least once."""
     want = {("requirements", None), ("registers", None), ("register-fields", None), ("commands", None), ("counters", None),
             ("guest-errors", None)}
     want |= {("constants", name) for name in spec.constants}
@@ -189,7 +190,7 @@ def expected_blocks(spec):
 
 
 def check_prose_table(lines, number, where):
-    """A hand-written table may not repeat the contract."""
+    """Rejects a table written by hand that repeats values of the contract, because they could become stale."""
     for line in lines[number:]:
         if line.startswith(".. ") and not DIRECTIVE.match(line) or (line and not line[0].isspace() and
                                                                     line[0] not in "+|=."):
@@ -200,7 +201,7 @@ def check_prose_table(lines, number, where):
 
 
 def fill(spec, name, source, shown):
-    """One chapter with its blocks filled in; notes in `shown` what it shows."""
+    """Returns the text of a chapter with its generated blocks, and adds their names to `shown`."""
     lines, out, number, prose, ruled = source.split("\n"), [], 0, False, False
     while number < len(lines):
         line, where = lines[number], f"{name}:{number + 1}"
@@ -235,13 +236,13 @@ def fill(spec, name, source, shown):
     return "\n".join(out)
 
 
-# Not of the contract: tools/lint-layers writes the one, and checks that it is what the floors are; tools/experiments writes
-# the others, and checks that each is there.
+# Pictures that do not come from the contract. tools/lint-layers writes and checks the picture of the floors;
+# tools/experiments writes and checks the others.
 OTHER_PICTURES = re.compile(r"spec/(floors|experiments/[a-z-]+)\.svg")
 
 
 def check_pictures(name, source, pictures, shown):
-    """Each picture that a chapter shows is there."""
+    """Checks that each picture of a chapter exists, and adds it to `shown`."""
     for match in re.finditer(r"^\s*\.\. (?:image|figure):: (\S+)$", source, re.M):
         path = f"spec/{match[1]}"
         if OTHER_PICTURES.fullmatch(path):
@@ -252,7 +253,7 @@ def check_pictures(name, source, pictures, shown):
 
 
 def chapters(spec, root, pictures):
-    """All chapters as {path relative to the repository: text}."""
+    """Returns all chapters as {path relative to the repository: text}."""
     files, shown, seen = {}, set(), set()
     for path in sorted(glob.glob(os.path.join(root, "spec", "*.rst"))):
         name = os.path.relpath(path, root)

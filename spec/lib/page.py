@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# page.py: the manual as one HTML page. Docutils makes the text; this file adds what makes it legible on any screen:
-# contents that are collapsed and stay beside the text, pictures inside the page, and a scrolling box around each table
-# and picture. generate calls page(); nothing here knows the contract.
+# page.py: writes the manual as one HTML page. The program spec/generate calls page(). Docutils generates the text. This file
+# adds collapsed contents beside the text, pictures inside the page, and scrolling boxes around tables and pictures. With
+# these additions the page is legible on any screen. The contract is not used here, because the chapters are complete.
 
 import html
 import os
@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PART = re.compile(r"\.\. qrnic-part: (.+)$")
 INCLUDE = re.compile(r"\.\. include:: (\S+)$")
 
-# Without the script the contents stay collapsed, and the page is complete.
+# The page is also complete without the script, because the contents then stay collapsed.
 OPEN_WHERE_THERE_IS_ROOM = """<script>
 if (matchMedia("(min-width: 64rem)").matches)
   document.getElementById("contents").open = true;
@@ -26,7 +26,7 @@ def read(path):
 
 
 def parts(folder):
-    """The parts of the manual: [(title, number of chapters)], from the comments between the includes of manual.rst."""
+    """Returns [(title, number of chapters)] of the parts of the manual, from the comments between the includes."""
     found = []
     for line in read(os.path.join(folder, "manual.rst")).split("\n"):
         if match := PART.match(line):
@@ -45,7 +45,7 @@ def link(section):
 
 
 def chapter(section):
-    """A line of the contents: a chapter, with its sections behind a summary that opens them."""
+    """Returns a line of the contents: a chapter, with its sections behind a summary that opens them."""
     inner = [link(node) for node in section.children if node.tagname == "section"]
     if not inner:
         return f"<li>{link(section)}</li>"
@@ -54,7 +54,7 @@ def chapter(section):
 
 
 def contents(document, titles):
-    """The contents in three levels: part, chapter, section."""
+    """Returns the contents in three levels: part, chapter, section."""
     chapters = [chapter(node) for node in document.children if node.tagname == "section"]
     if len(chapters) != sum(count for _, count in titles):
         raise ValueError(f"manual.rst: {len(chapters)} chapters, but {titles} includes in parts")
@@ -67,7 +67,7 @@ def contents(document, titles):
 
 
 def inline(page, folder):
-    """The page with each picture in place of its reference, so that it is one file."""
+    """Returns the page with each picture in place of its reference, so that the page is one file."""
     def picture(match):
         name = re.search(r'src="((?:(?:figures|experiments)/)?[a-z0-9_-]+\.svg)"', match[0])
         path = os.path.join(folder, name[1]) if name else ""
@@ -80,7 +80,7 @@ def inline(page, folder):
 
 
 def page(folder):
-    """The whole manual, whose chapters and pictures are in the folder, as HTML."""
+    """Returns the whole manual as HTML. The chapters and pictures are in the folder."""
     from docutils.core import publish_doctree, publish_from_doctree
     master = os.path.join(folder, "manual.rst")
     settings = {"halt_level": 3, "input_encoding": "utf-8"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
-# requirements.py: loads requirements.yaml, whose schema is in its head.
+# requirements.py: loads and checks requirements.yaml, whose schema is in its head. manual.py prints the table from it.
 
 import yaml
 
