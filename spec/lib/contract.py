@@ -208,7 +208,7 @@ class Contract:
             offset += size
             align = max(align, natural)
             names += self.check_member(struct, member, place)
-        need(offset == struct["size"], where, f"members add up to {offset} bytes, size says {struct['size']}")
+        need(offset == struct["size"], where, f"members add up to {offset} bytes, but size is {struct['size']}")
         need(offset % align == 0, where, f"size {offset} is not a multiple of {align}")
         struct["align"] = align
         check_unique([{"name": n} for n in names], "name", where)
