@@ -2,8 +2,11 @@
 # The last argument of the client is the name of its server.
 #
 #   tools/guest --guests 2 examples/two-guests.sh hello_verbs
+#
 #   tools/guest --guests 2 -- examples/two-guests.sh fifo_exchange -n 100
+#
 #   tools/guest --guests 2 --file my_program:/usr/local/bin/my_program examples/two-guests.sh my_program
+#
 #   tools/guest --guests 2 --pcap caps -- examples/two-guests.sh ibv_rc_pingpong -g 1
 #
 # The program must listen at a TCP port until its peer connects. This is true for all examples with a SERVER, for
