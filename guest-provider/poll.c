@@ -2,9 +2,9 @@
 /*
  * poll.c: consumes completions for ibv_poll_cq() and the extended interface.
  *
- * Polling has three steps. A poll finds the CQEs that the device has written,
- * releases the WQEs that they complete, and returns the slots of the CQEs to
- * the device. The fields of a completion are read by cqe.h and completion.c.
+ * Polling has three steps. A poll finds the CQEs that the device has written.
+ * Then it releases the WQEs that these CQEs complete, and returns the slots of
+ * the CQEs to the device. The fields of a completion are read by cqe.h and completion.c.
  * This file also removes the completions of queue pairs and SRQs that are
  * destroyed or reset, for qp.c and srq.c.
  *
