@@ -316,8 +316,8 @@ static void test_dma_region(void)
 }
 
 /*
- * The page list of a table is at an address without memory: the access fails,
- * so the device must not trust the table.
+ * The page list of a table is at an address without memory: the access
+ * fails, because a table can be invalid.
  */
 static void test_table_nowhere(void)
 {
