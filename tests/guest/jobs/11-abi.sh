@@ -1,5 +1,5 @@
-# Sends requests to the driver without the provider: of other lengths, with wrong or random values. Rings doorbells of
-# queues of other processes.
+# Sends requests to the driver without the provider: of other lengths, with wrong or random values. Rings the doorbell
+# of a queue pair of another context.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: doorbell-owner
 # guest: --guests 1 --nic qrnic

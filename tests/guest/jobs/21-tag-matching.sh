@@ -13,7 +13,8 @@ counters=/sys/class/infiniband/$RDMA0/hw_counters
 # One test is always skipped, because it is for an adapter without tag matching.
 provider() { echo "set -o pipefail; $1 qrnic-tag-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log | grep -v 'an adapter without'"; }
 beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test, IPv6" "$(provider "" "$gid6")"
-# The variables are unset, because they request options that a queue pair of such an SRQ does not support.
+# QRNIC_INLINE_RECV requests data in CQEs. The provider must ignore this request, because a queue pair of such an SRQ
+# does not support it.
 try "the provider's test, and received data in completions" "$(provider QRNIC_INLINE_RECV=1 "$gid6")"
 sleep 0.1
 try "messages were matched, unexpected, without a tag, and malformed" \

@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,max-qp=128 --timeout 300
 # Some commands fail on purpose. After a reset of its device a process continues to ring doorbells for some time.
+#
 # guest errors: command-failed dma-failed doorbell-queue
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
@@ -61,7 +62,8 @@ killed() {
         wait_until 20 nothing_left || { rdma resource show; return 1; }
     done
 }
-# The driver has created the carriers, so they are no queue pairs of verbs. There are two, one for each end.
+# The driver creates the two carriers, one for each end. The test counts the different carriers of all members, because
+# rdma does not list the carriers of the driver.
 # shellcheck disable=SC2317
 killed_unknowing() {
     local process
@@ -74,8 +76,8 @@ killed_unknowing() {
         wait_until 20 nothing_left || { rdma resource show; return 1; }
     done
 }
-# The RDMA cgroup is charged for the objects of a process: 8 ends of PD, CQ, MR and QP, a PD and an MR. The cgroup is also
-# charged for the two carriers that the driver makes for the process.
+# The RDMA cgroup is charged for the objects of a process: 8 ends of PD, CQ, MR and QP, a PD and an MR. The cgroup is
+# also charged for the two carriers that the driver makes for the process.
 # shellcheck disable=SC2317
 charged() { grep -q "^$RDMA0 .*hca_object=$1 *\$" cgroup/sharing/rdma.current; }
 # shellcheck disable=SC2317
@@ -96,7 +98,8 @@ cgroup_counts() {
     kill -9 "$process"
     wait "$process"
     wait_until 20 uncharged || return
-    # Both ends have the same carrier, because the connecting end cannot have its own.
+    # The limit has room for two ends and one carrier, so that the driver cannot create the carrier of the connecting
+    # end.
     echo "$RDMA0 hca_object=$((2 * 4 + 2 + 1))" >cgroup/sharing/rdma.max
     loop_in_cgroup
     grep -q '^# connect_ends:.*to_rtr.*errno 11' loop.log && charged $((2 * 4 + 2 + 1)) || return

@@ -11,7 +11,8 @@ counters=/sys/class/infiniband/$RDMA0/hw_counters
 
 provider() { echo "set -o pipefail; $1 qrnic-streaming-test $RDMA0 $2 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test, IPv6" "$(provider "" "$gid6")"
-# The variables are unset, because they request options that a streaming queue does not support.
+# QRNIC_INLINE_RECV requests data in CQEs. The provider must ignore this request, because a streaming queue does not
+# support it.
 try "the provider's test, and received data in completions" "$(provider QRNIC_INLINE_RECV=1 "$gid6")"
 sleep 0.1
 try "buffers were used up, and took many messages each" \

@@ -10,11 +10,12 @@
 gid4=$(gid_index "$RDMA0" 4)
 gid6=$(gid_index "$RDMA0" 6)
 
-# Swap space is a disk in memory, for processes and cgroups, and the kernel uses huge pages where possible.
+# A disk in memory is the swap space, so that the kernel can swap out pages of processes and cgroups. Huge pages are
+# used wherever possible.
 try "a swap device" "modprobe brd rd_nr=1 rd_size=262144 && mkswap /dev/ram0 && swapon /dev/ram0"
 echo always >/sys/kernel/mm/transparent_hugepage/enabled
 try "verbs report on-demand paging" "ibv_devinfo -v -d $RDMA0 | grep -q ODP_SUPPORT_IMPLICIT"
-# One test opens a context as another user, because the limit is for each user.
+# All users may open the device, because the test of the limit of locked memory opens a context as another user.
 chmod 0666 /dev/infiniband/uverbs*
 provider() { echo "set -o pipefail; qrnic-on-demand-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"

@@ -68,8 +68,8 @@ gid_index = int(sys.argv[2])
 fcntl.ioctl(umad, 0x1b03)                                       # IB_USER_MAD_ENABLE_PKEY
 agent = bytearray(struct.pack("=I16xBBB3xBx", 0, 1, 4, 1, 0))   # QP 1, performance management
 fcntl.ioctl(umad, 0xc01c1b01, agent)                            # IB_USER_MAD_REGISTER_AGENT
-# IPv6 is used, because over IPv4 the kernel does not find the request of a response. The kernel compares
-# the GID with a GRH that does not exist.
+# The peer has an IPv6 address, because the kernel compares the GID of a request with the GRH of the response.
+# A packet of IPv4 has no GRH, so the kernel would find no request for the response.
 peer = ipaddress.ip_address(sys.argv[3]).packed
 transaction = 0
 

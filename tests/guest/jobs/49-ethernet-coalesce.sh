@@ -179,8 +179,8 @@ forwarded "guest 1 has a bridge" 10.78.0.3 yes
 ip link del tag7
 if [ "$GUEST" = 1 ]; then ip link del tag8; else ip netns del far; fi
 
-# The device reports for each frame that it continues the one before. A connection may fail or not, but the kernel
-# must continue.
+# Makes the device report for each frame that it continues the frame before. The connection may fail, but the kernel
+# must continue to work.
 [ "$GUEST" = 1 ] || ethtool -K "$NIC0" gro on rx on
 if [ "$GUEST" = 1 ]; then
     modprobe lie 2>lie.log && modprobe -r lie && lies=1

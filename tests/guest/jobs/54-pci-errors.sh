@@ -1,9 +1,11 @@
 # Injects errors of PCI Express, as the AER driver of the kernel reports them. The device continues, or is reset with
 # its link. If no reset comes, the driver resets the device after a minute.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A port faster than 2.5 GT/s must report that its link is up (DLLLA). QEMU's port does so only without hot plug by
-# ACPI, and otherwise the kernel cancels a reset. After a reset of the link, a process continues to ring doorbells
-# until the driver has unmapped its doorbell page.
+# The port of the first adapter has 2.5 GT/s, because a faster port must report that its link is up (DLLLA). QEMU's port
+# does so only without hot plug by ACPI, otherwise the kernel gives up the reset. The second adapter tests this failure.
+#
+# After a reset of the link, a process continues to ring doorbells until the driver has unmapped its doorbell page.
+#
 # guest errors: doorbell-page
 # guest: --guests 1 --nic qrnic,port.x-speed=2_5 --nic qrnic --timeout 400
 # full

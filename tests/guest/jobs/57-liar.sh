@@ -2,6 +2,7 @@
 # others, and the kernel continues to work.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Impossible numbers make the driver reset the device, and the Ethernet function may ring a doorbell at that time.
+#
 # guest errors: command-failed doorbell-queue
 # guest: --guests 1 --nic qrnic,device-memory-size=128M --timeout 400 --allow-report "probe with driver"
 # files: verbs/commands.py

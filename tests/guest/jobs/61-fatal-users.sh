@@ -1,7 +1,8 @@
-# Resets the device while it has users: connections of rdma_cm, a queue pair in a multicast group, NVMe over Fabrics
-# and RDS. All users end, and afterwards new ones work.
+# Makes the driver lose its device in three ways while there are users. Users are connections of rdma_cm, a queue pair
+# in a multicast group, NVMe over Fabrics and RDS. All users end, and afterwards new ones work.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rping deregisters its memory while its last send is still retransmitted to a peer that is gone.
+# The device rejects a key, because rping deregisters its memory while its last send is retransmitted to a lost peer.
+#
 # guest errors: dma-failed doorbell-queue key-refused
 # guest: --guests 2 --nic qrnic --memory 2048 --timeout 900
 # full
@@ -13,7 +14,7 @@ port=/sys/kernel/config/nvmet/ports/1
 address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 bridge=$(basename "$(dirname "$(readlink -f "/sys/bus/pci/devices/$address")")")
 
-# The target is guest 1, whose device is reset, or guest 2, whose peer is reset.
+# The target is in guest 1, which loses its device, or in guest 2, whose peer loses its device.
 target_up() {
     modprobe null_blk nr_devices=1 memory_backed=1 gb=1 bs=4096 && modprobe nvmet-rdma use_srq="$1" || return 1
     mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config || return 2
@@ -44,7 +45,7 @@ host_up() {
     wait_until 10 disk
 }
 
-# The kernel deletes a controller together with its device.
+# Fails no test if a controller does not exist, because the kernel deletes it together with its device.
 host_down() {
     local controller
     for controller in /sys/class/nvme/nvme*; do
@@ -102,7 +103,7 @@ rds() {
 # shellcheck disable=SC2317  # called through wait_until
 listening() { rdma resource show cm_id | grep 'state LISTEN' | grep -q 'comm rping'; }
 
-# rping_again NAME PORT: like pair. The port of an RDMA connection is no TCP port, so rdma shows if it is open
+# rping_again NAME PORT: like pair, but waits until rdma shows the server, because its port is no TCP port
 rping_again() {
     local status=0 server
     if [ "$GUEST" = 1 ]; then
@@ -147,8 +148,8 @@ users_up() {
     together $status "$lost: connections and a group"
 }
 
-# rping receives the removal of its device; its peer may wait for it for ever. The program mckey polls for messages
-# and ignores events; it must leave no object behind.
+# In guest 1 rping ends itself when it receives the removal of its device. In guest 2 rping is killed, because it may
+# wait for its peer for ever. The program mckey is killed, because it ignores events; no object may remain.
 users_end() {
     local status=0 program
     for program in "${programs[@]}"; do
@@ -166,8 +167,8 @@ users_end() {
 lose() {
     case $1 in
         fatal)
-            # Without bus mastering the device cannot read the next command. The next command depends on users of the
-            # driver: ethtool finds no device if it was not the first.
+            # Without bus mastering the device cannot read the next command. The failure of ethtool is ignored, because
+            # ethtool finds no device if another user of the driver has issued this command.
             setpci -s "$address" COMMAND=0002 && { ethtool -S "$NIC0" >/dev/null 2>&1 || true; }
             ;;
         unreachable)
@@ -175,8 +176,8 @@ lose() {
             setpci -s "$address" COMMAND=0000
             ;;
         unplugged)
-            # The bridge has another bus number now, so nothing responds, and the device is silent like an unplugged
-            # one.
+            # The bridge gets other bus numbers, so that accesses get no response, as from an unplugged device. The
+            # command register is cleared before, because such a device also sends nothing.
             setpci -s "$address" COMMAND=0000
             bus=$(setpci -s "$bridge" PRIMARY_BUS.l) command=$(setpci -s "$bridge" COMMAND)
             setpci -s "$bridge" COMMAND=0000 && setpci -s "$bridge" PRIMARY_BUS.l=00fefe00

@@ -32,8 +32,8 @@ each() {
     eval "$condition" || { status=1; (cd "$counters" && grep -E 'retrans|timeouts|sack|held|placed|cnp|marked' -- *) >each.log; show each.log 20; }
     together $status "$1"
 }
-# shows OPTIONS: a queue pair has the options, and they are in force. rdma breaks its lines depending on the text
-# before.
+# shows OPTIONS: a queue pair has the options, and they are in force. Line breaks are replaced by spaces, because rdma
+# breaks a line at a place that depends on the text before.
 shows() { rdma resource show qp -dd | tr -s '[:space:]' ' ' | grep -q "drv_options 0x$1 drv_options_in_force 0x$1 "; }
 export -f shows
 
@@ -44,8 +44,8 @@ perf() {
     pair "$2, $1" 18515 "$command" "$command guest1"
     tell "goodput-$tests" "$(awk '$1 == 65536 { print $4 }' pair.log)"
     goodput["$1,$2"]=$second
-    # The responder of reads has no counter of retransmissions. So their number is that of all sent packets minus the
-    # packets of the data.
+    # The responder resends lost read responses, but the device has no counter of them. Therefore their number is that
+    # of all sent packets minus the packets of the data.
     sent=$(count retransmissions)
     [ "$2-$GUEST" != ib_read_bw-1 ] || sent=$(($(count roce_tx_packets) - MESSAGES * 64))
     tell "again-$tests" "$sent"
@@ -59,8 +59,8 @@ ratio() {
 }
 
 # Two programs that compare every byte: rping, and writes in the form of NCCL. Guest 2 sends the latter, and requests
-# adaptive routing by an option of the program. (One end of a program must not leave before the other has received the
-# last acknowledgement, as ibv_rc_pingpong does.)
+# adaptive routing by an option of the program. ibv_rc_pingpong is not used, because one end may exit before its peer
+# has received the last acknowledgement.
 verified() {
     local adaptive=
     [ "$QRNIC_ADAPTIVE_ROUTING" = 0 ] || adaptive=--adaptive

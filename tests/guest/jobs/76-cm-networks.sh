@@ -1,7 +1,9 @@
 # Uses the connection manager of the kernel over VLANs, link-local addresses and macvlan, and in network namespaces.
-# The adapter or one of its interfaces moves into a namespace. One move happens while a program receives, whose
-# regions may be destroyed before its queue pairs.
+# The adapter or one of its interfaces moves into a namespace.
 # SPDX-License-Identifier: GPL-2.0-or-later
+# The device rejects a key, because one move happens under a program that receives. The kernel may destroy the memory
+# regions of this program before its queue pairs.
+#
 # guest errors: key-refused
 # guest: --guests 2 --nic qrnic --timeout 600
 # files: cm.sh
@@ -77,8 +79,8 @@ both_families() {
     traffic "$1, IPv6" "fd$2::1" "fd$2::2"
 }
 
-# link_local WHAT NAME NETDEV: runs traffic by link-local addresses. The launcher's names of netdevs are equal in both
-# guests
+# link_local WHAT NAME NETDEV: runs WHAT (traffic or connections) by link-local addresses. NETDEV is the scope of both
+# addresses, because the launcher gives a netdev the same name in both guests.
 link_local() {
     local mine
     mine=$(ip -6 -o addr show dev "$3" scope link | sed -n 's/.* inet6 \([^/]*\).*/\1/p')
@@ -134,7 +136,7 @@ for kind in VLAN macvlan; do
     step "its addresses there are GIDs" addresses $interface $net
     both_families "$kind in a namespace" $net
     inside=
-    # The kernel destroys the namespace and its interfaces some time later.
+    # The test waits, because the kernel destroys the namespace and its interfaces some time later.
     step "the namespace ends" ip netns del apart
     step "with its GIDs" wait_until 20 has_gids "$interface" 0
 done
@@ -158,7 +160,7 @@ inside="ip netns exec apart"
 step "it is there" seen
 step "its addresses there are GIDs" addresses "$NIC0" 81
 both_families "the adapter in a namespace" 81
-# Moves the adapter while a program uses it, and back into the same namespace.
+# Moves the adapter to another namespace while a program uses it, and back.
 move_used() {
     local user status=0
     # shellcheck disable=SC2086

@@ -120,8 +120,8 @@ random.seed(5)
 messages = [random.randbytes(random.choice((1, 100, 4000, 4097, 60000))) for _ in range(200)]
 with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
     rds.bind((f"10.77.0.{guest}", 4000))
-    # A socket that is not bound receives nothing, and no error is reported. There is no timeout, because a sender
-    # that does not wait would report every congestion.
+    # The peer starts after this socket is bound, because datagrams to an unbound port are lost without an error. The
+    # socket has no timeout, because Python then makes it non-blocking, and each congestion would be an error.
     open("bound", "w").close()
     if guest == 2:
         for message in messages:

@@ -162,7 +162,7 @@ else:
 SMC = 43  # AF_SMC; protocol 0 is over IPv4
 data = random.Random(7).randbytes(3_000_000)
 with socket.socket(SMC, socket.SOCK_STREAM, 0) as smc:
-    # Python does not support addresses of this family. Therefore a socket object of AF_INET uses the same descriptor.
+    # Python does not support addresses of this family. Therefore a socket object of AF_INET takes over the descriptor.
     inet = socket.socket(socket.AF_INET, fileno=smc.detach())
     inet.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if side == "server":

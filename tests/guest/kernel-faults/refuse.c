@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * refuse.c: makes a function of the kernel return an error for a number of
- * calls, for failures that no property of the device can cause.
+ * Makes a function of the kernel return an error for a number of calls, for
+ * failures that no property of the device can cause.
  *
  *   modprobe refuse symbol=ib_register_device error=-12 times=1
  *

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-# Compares the statistics of queues from netlink (family "netdev") with those of ethtool -S. Also checks that each
-# NAPI instance has an interrupt of the adapter.
+# Compares the statistics of queues from netlink (family netdev) with the statistics of ethtool. Each NAPI instance
+# must also have an interrupt of the adapter.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """queue_stats.py INTERFACE"""
 
