@@ -146,13 +146,13 @@ typedef struct BadMemory {
 } BadMemory;
 
 static const BadMemory bad_memory[] = {
-    { .slots = 1, .seals = F_SEAL_SHRINK, .why = "asked for" },
-    { .slots = -64, .seals = F_SEAL_SHRINK, .why = "asked for" },
-    { .slots = 64, .seals = F_SEAL_SHRINK, .why = "asked for" },
-    { .frame = -1, .seals = F_SEAL_SHRINK, .why = "asked for" },
-    { .frame = 65536, .seals = F_SEAL_SHRINK, .why = "asked for" },
-    { .stride = -64, .seals = F_SEAL_SHRINK, .why = "asked for" },
-    { .stride = 1, .seals = F_SEAL_SHRINK, .why = "asked for" },
+    { .slots = 1, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
+    { .slots = -64, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
+    { .slots = 64, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
+    { .frame = -1, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
+    { .frame = 65536, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
+    { .stride = -64, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
+    { .stride = 1, .seals = F_SEAL_SHRINK, .why = "not as agreed" },
     { .bytes = -4096, .seals = F_SEAL_SHRINK, .why = "sealed" },
     { .bytes = 4096, .seals = F_SEAL_SHRINK, .why = "sealed" },
     { .seals = 0, .why = "sealed" },

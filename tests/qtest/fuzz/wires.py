@@ -156,9 +156,11 @@ class End:
             return
         if lie == "descriptor":
             sent, opened = self.odd_descriptors()
-            self.put(self.message(WAKE), sent)
+            open_still = self.put(self.message(WAKE), sent)
             for descriptor in opened:
                 os.close(descriptor)
+            if not open_still:
+                return
         answer = self.get()
         if not answer or answer[0][1] != HELLO:
             self.close()
