@@ -2,19 +2,11 @@
 /*
  * poll.c: consumes completions for ibv_poll_cq() and the extended interface.
  *
-<<<<<<< HEAD
  * Polling has three steps. A poll finds the CQEs that the device has written.
  * Then it releases the WQEs that these CQEs complete, and returns the slots of
  * the CQEs to the device. The fields of a completion are read by cqe.h and completion.c.
  * This file also removes the completions of queue pairs and SRQs that are
  * destroyed or reset, for qp.c and srq.c.
-=======
- * Polling has three steps. A poll finds the CQEs that the device has written,
- * and releases the WQEs that they complete. Then it returns the slots of the
- * CQEs to the device. The fields of a completion are read by cqe.h and
- * completion.c. This file also removes the completions of queue pairs and SRQs
- * that are destroyed or reset, for qp.c and srq.c.
->>>>>>> 9ec4974 (provider: say why CMake reads the declarations of rdma-core)
  *
  * The lock of the CQ is held in all steps. The lock of an SRQ is taken under
  * it, and released after each batch. From start_poll() to end_poll() the lock
