@@ -31,7 +31,7 @@ from benchlib import cli, measure
 measure.TOOLS = Path(sys.argv[2])
 sys.exit(cli.main(sys.argv[3:]))
 """
-# Two rounds. Soft-RoCE's rate was not to be had in either, its latency only once.
+# The output of two rounds. The rate of Soft-RoCE is missing in both, its latency in one.
 SAID = """guest1: something else
 guest2: BENCH 1500 qrnic rate 200
 guest2: BENCH 1500 qrnic rate 300
@@ -47,7 +47,7 @@ guest2: BENCH 9000 qrnic write 25
 guest2: BENCH 9000 soft-roce write 400
 """
 KEYS = ["scope", "mtu", "metric", "device", "unit", "median", "min", "max"]
-PYTHON = "/usr/bin/python3"  # what tools/bench runs with: the system's has Debian's modules
+PYTHON = "/usr/bin/python3"  # the interpreter of tools/bench, because only it has the modules of Debian
 OPTIONS = ["--no-build", "--rounds", "2", "--scope", "cable", "--metric", "rate", "--metric", "write"]
 
 
@@ -209,7 +209,7 @@ class Tests:
                                                f"'{word}' is not in one line": len(said) == 1 and word in said[0]}, done.stderr)
 
     def provider(self):
-        """Runs a dummy in place of the build; the real programs check themselves that each call works."""
+        """Runs a dummy in place of the build, because the real programs verify each call themselves."""
         build = Path(self.scratch.name) / "guest-build-provider"
         build.write_text("#!/bin/sh\necho built with \"$@\"\nexit 5\n", encoding="ascii")
         build.chmod(0o755)
@@ -266,7 +266,7 @@ class Tests:
         endless.unlink()
 
     def idle(self):
-        """Nought is a good figure here, and no divisor."""
+        """Compares figures of 0, which are valid, but must not be divisors."""
         path = self.write_rows("idle.json", ("within", 1500, "idle", "qrnic", "1/s", 0, 0, 0),
                                ("within", 1500, "idle", "none", "1/s", 0, 0, 0))
         done = self.bench("--read", path, "--compare", path)
@@ -294,7 +294,7 @@ class Tests:
 
 
 def run(root, report, stopped):
-    """Until stopped() is true"""
+    """Runs the tests until stopped() is true."""
     tests = Tests(root, report)
     try:
         for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.provider, tests.engine, tests.bad_guests,

@@ -63,7 +63,7 @@ class Tests:
         self.env = {**os.environ, "QRNIC_ACCEL": "tcg"}
 
     def run(self, name, words, directory, status, said, env=None, unsaid=()):
-        """The command must end with this status, and print each text of `said`."""
+        """Runs the command, which must end with this status, and print each text of `said` and none of `unsaid`."""
         if self.stopped():
             return
         done = subprocess.run(words, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900,
@@ -75,7 +75,7 @@ class Tests:
         self.report.result(not problems, f"examples: {name}", details=problems and [*problems, *output.splitlines()[-12:]])
 
     def workflow(self):
-        """The workflow's own command, in a directory like that of a runner, on drivers that are at fault in one thing."""
+        """Runs the command of the workflow, in a directory like that of a runner, on drivers with one fault each."""
         with open(os.path.join(self.root, "examples", "ci", "workflow.yml"), encoding="utf-8") as file:
             steps = yaml.safe_load(file)["jobs"]["boot"]["steps"]
         command = next(step["run"] for step in steps if step.get("name") == "boot")
@@ -89,7 +89,7 @@ class Tests:
                 self.run(f"boot-driver {name}", ["bash", "-ec", f"{command} driver/job"], directory, status, said)
 
     def several(self):
-        """boot-driver rejects a directory that builds two modules."""
+        """Runs boot-driver on a directory that builds two modules, which it must reject."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             source = DRIVER % ("return 0;", QRNIC)
             write(directory, {"Kbuild": "obj-m := one.o two.o\n", "one.c": source, "two.c": source})
@@ -100,7 +100,7 @@ class Tests:
                      ("does not build",))
 
     def built(self):
-        """boot-driver accepts a built module and a given kernel: here those of the guests."""
+        """Runs boot-driver with a built module and a given kernel, here those of the guests."""
         modules, kernel = (subprocess.run([os.path.join(self.root, "tools", tool), "--print", *words], check=True, text=True,
                                           stdout=subprocess.PIPE).stdout.strip()
                            for tool, words in (("guest-build-modules", ()), ("guest-root", ("build",))))
@@ -111,14 +111,14 @@ class Tests:
                      {"KERNEL": image})
 
     def first_driver(self):
-        """The first driver builds, binds, and takes each of its steps, alone and together."""
+        """Builds the first driver, binds it, and runs its steps, alone and together."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             folder = os.path.join(self.root, "examples", "first-driver")
             self.run("first-driver executes its three steps", [self.boot_driver, folder, os.path.join(folder, "job")], directory, 0,
                      ("step 1: version ", "step 2: at most ", "step 3: EQ 1 reported the end of command 2 by an interrupt"))
 
     def two_guests(self):
-        """The job for two guests runs an example, whose server reports that it waits, and a program of others."""
+        """Runs the job for two guests with examples, whose server reports that it waits."""
         job = os.path.join(self.root, "examples", "two-guests.sh")
         guest = [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "--guests", "2", "--"]
         self.run("two-guests.sh runs hello_verbs", [*guest, job, "hello_verbs"], self.root, 0,
@@ -129,7 +129,7 @@ class Tests:
                  ("usage: hello_verbs", "guest1 ended with status 2"))
 
     def usages(self):
-        """All examples take a wrong option with their usage and status 2."""
+        """Runs all examples with a wrong option. Each must print its usage and end with status 2."""
         names = sorted(name[:-2] for name in os.listdir(os.path.join(self.root, "examples")) if name.endswith(".c"))
         job = f"""
 for name in {' '.join(names)}; do
@@ -142,7 +142,7 @@ done
                  self.root, 0, [f"tried {name}" for name in names])
 
     def arguments(self):
-        """boot-driver rejects wrong arguments before it builds anything: this checkout can build nothing."""
+        """Runs boot-driver with wrong arguments, which are rejected before a build, because this checkout cannot build."""
         with tempfile.TemporaryDirectory(prefix="qt-ci-") as directory:
             checkout = os.path.join(directory, "qrnic", "tools")
             write(checkout, {name: "#!/bin/sh\necho building\n" for name in ("build-all", "guest", "guest-root")})

@@ -21,7 +21,7 @@ import zlib
 
 
 def children_of(pid):
-    """The process ids of a process's children, each with its arguments."""
+    """Returns the process ids of a process's children, each with its arguments."""
     found = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -37,7 +37,7 @@ def children_of(pid):
 
 
 def qemus_of(pid):
-    """The process ids of a launcher's QEMUs: it also starts short-lived helpers."""
+    """Returns the process ids of a launcher's QEMUs, without its short-lived helpers."""
     return [child for child, arguments in children_of(pid).items() if "guest1" in arguments]
 
 
@@ -64,7 +64,7 @@ def heed_interrupts():
 
 
 def host_cache():
-    """The cache of tools/, which the launcher's modules name"""
+    """Returns the cache of tools/, as the modules of the launcher define it."""
     from guestlib import host  # pylint: disable=import-outside-toplevel
     return host.cache_dir()
 
@@ -84,7 +84,7 @@ class Tests:
         return os.listdir(self.scratch.name)
 
     def refused(self, name, options, status, text, lines=1, env=None):
-        """The launcher must print `text` in one line, or each of several (one more may name the logs)."""
+        """Runs the launcher, which must print `text` in one line, or each of several (one more may name the logs)."""
         if self.stopped():
             return
         done = subprocess.run([self.guest, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -236,13 +236,13 @@ class Tests:
         self.report.result(not problems, f"launcher: {name}", details=problems + done.stderr.splitlines()[-8:])
 
     def kvm(self):
-        """KVM that is there and broken, in each of its ways, and KVM that works: QEMU has a stand-in."""
+        """Replaces QEMU by a script that behaves as with broken KVM, in each of its forms, and as with KVM that works."""
         qemu = subprocess.run([os.path.join(os.path.dirname(self.guest), "build-qemu"), "--print"], check=True,
                               stdout=subprocess.PIPE, text=True).stdout.strip()
         directory = tempfile.mkdtemp(prefix="qt-kvm-")
 
         def stand_in(name, probe, guest):
-            """A QEMU that does this where KVM is asked for; the probe has no network card."""
+            """Writes a QEMU that runs this code if KVM is requested. The probe of KVM has no network card."""
             path = os.path.join(directory, name)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(f"""#!/bin/bash
@@ -268,7 +268,7 @@ exec "$qemu" "$@"
         two = ["--guests", "2", "-c", "echo here; barrier there; ping -c 1 -W 20 guest$PEER >/dev/null"]
         hangs = "exec sleep 1000"
         works = 'without_kvm "$@"'
-        # This one stands still after its power-on, as a processor that KVM does not run does.
+        # This guest stops after its power-on, like a processor that KVM does not run.
         silent = 'without_kvm -S "$@"'
         second = f'case "$*" in *guest2*) {silent} ;; esac; {works}'
         try:
@@ -297,7 +297,7 @@ exec "$qemu" "$@"
             shutil.rmtree(directory)
 
     def strict(self):
-        """A job that ends well while the kernel or the device complains"""
+        """Runs a job that succeeds while the kernel and the device report errors."""
         job = """
 echo '<4>WARNING: made up' >/dev/kmsg
 modprobe -r qrnic_ib qrnic
@@ -365,7 +365,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                            details=[f"{clock}, {none} and {stands} kHz"])
 
     def reports(self):
-        """Reports in a kernel's log: each counts once, and an allowed one hides no other"""
+        """Counts reports in a log of the kernel. Each counts once, and an allowed report hides no other report."""
         from guestlib import strict  # pylint: disable=import-outside-toplevel
         warning = ["[ 1.0] ------------[ cut here ]------------", "[ 1.0] WARNING: CPU: 0 PID: 1 at a.c:1 known+0x1/0x2",
                    "[ 1.0] Call Trace:", "[ 1.0]  known+0x1/0x2", "[ 1.0] ---[ end trace 0000000000000000 ]---"]
@@ -387,7 +387,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
         self.report.result(not wrong, "launcher: the status of a run with reports", details=wrong)
 
     def interrupted(self):
-        """Ctrl-C, a plain kill and even SIGKILL leave no QEMU running."""
+        """Ends the launcher by Ctrl-C, SIGTERM and SIGKILL. No QEMU may run afterwards."""
         for number, name in ((signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGKILL, "SIGKILL")):
             with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "-c", "sleep 1000"],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -408,7 +408,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
 
     def interrupted_checks(self):
-        """Ctrl-C reaches all processes of a terminal: a tool prints no message about it."""
+        """Sends SIGINT to tools, as Ctrl-C does to all processes of a terminal. A tool must print no traceback."""
         for words in (["check-static", "scripts"], ["check-scenarios"], ["check-unit", "--no-build"], ["lint-layers"], ["watch"],
                       ["check", "contract"]):
             command = [os.path.join(self.root, "tools", words[0]), *words[1:]]
@@ -429,7 +429,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                                details=[f"exit status {process.returncode}", *said.splitlines()[-12:]])
 
     def packages(self):
-        """Tools name missing packages and do not install them; Ctrl-C does not interrupt an installation half-way."""
+        """Runs tools that lack packages: each names the package only. Ctrl-C must not interrupt an installation."""
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:
             for module in ("yaml", "docutils", "matplotlib"):
                 with open(os.path.join(directory, f"{module}.py"), "w", encoding="ascii") as file:
@@ -476,7 +476,7 @@ case "$*" in *--no-download*) echo begun >>{calls}; sleep 1; echo installed >>{c
                                "" if os.getuid() == 0 else " # SKIP for root only", details=made)
 
     def progress(self):
-        """check-qtest prints each result at once: this program's second test waits until the first result was read."""
+        """Runs check-qtest, which must print each result at once: the second test waits until the first result was read."""
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:
             seen = os.path.join(directory, "seen")
             program = f"echo 1..2; echo ok 1 first; until [ -e {seen} ]; do sleep 0.05; done; echo not ok 2 second; exit 1"
@@ -503,7 +503,7 @@ sys.exit(out.finish())
         self.report.result(said == expected and process.returncode == 1, "launcher: check-qtest shows results as they come", details=lines)
 
     def pinned(self):
-        """With --pin each guest has processors of the host of its own, as far as there are any."""
+        """Runs the launcher with --pin. Each guest has separate processors of the host, if there are enough."""
         from guestlib import host  # pylint: disable=import-outside-toplevel
         every = sorted(os.sched_getaffinity(0))
         command = [self.guest, "--no-refresh", "--accel", "tcg", "--no-nic", "--pin", "-c", "sleep 1000"]
@@ -521,7 +521,7 @@ sys.exit(out.finish())
         self.report.result(not problems, "launcher: --pin", details=problems)
 
     def terminal(self):
-        """A shell on a terminal, which afterwards is as it was before."""
+        """Runs a shell on a terminal, and checks that the terminal has its former mode afterwards."""
         ours, theirs = pty.openpty()
         before = termios.tcgetattr(theirs)
         said = bytearray()
@@ -576,7 +576,7 @@ sys.exit(out.finish())
         self.report.result(not problems, name, details=problems + (done.stdout + done.stderr).splitlines()[-12:])
 
     def marks(self):
-        """A wire that marks changes ECN of RoCE v2 frames that have ECT, and the checksum, and nothing else."""
+        """Checks a wire that marks frames: only ECN of RoCE v2 frames with ECT, and the checksum, change."""
         from guestlib import wire  # pylint: disable=import-outside-toplevel
 
         def ipv4(tos, port=4791, protocol=17, fragment=0, vlan=b"", options=0):
@@ -620,7 +620,7 @@ sys.exit(out.finish())
         self.report.result(not wrong, "launcher: spared management datagrams", details=wrong)
 
     def wires(self):
-        """Each kind of wire carries RDMA, and --pcap records all of it."""
+        """Runs RDMA over each kind of wire, and checks that --pcap records all frames."""
         job = """
 gid=$(gid_index $RDMA0 4)
 for program in "ibv_rc_pingpong -c -g $gid -n 100" "ib_write_bw -F -x $gid -n 100"; do
@@ -652,7 +652,7 @@ done"""
                                    details=problems)
 
     def tshark(self):
-        """Reads a capture of a lossy, marking wire: tshark decodes CNPs and marks, and a part of a SACK."""
+        """Reads a capture of a lossy, marking wire by tshark, which decodes CNPs and marks, and a part of a SACK."""
         name = "launcher: tshark reads marks, CNPs and SACKs"
         if not shutil.which("tshark"):
             self.report.result(True, name, " # SKIP no tshark: tools/deps more")
@@ -688,7 +688,7 @@ fi"""
         self.report.result(not problems, name, details=problems and [*problems, *(done.stderr + read.stderr).splitlines()[-8:]])
 
     def switch(self):
-        """Three guests by cable: each reaches each, the job can read the counters, and no process is left."""
+        """Connects three guests by a switch. Each reaches the others, the job reads the counters, and no process is left."""
         job = """
 for guest in 1 2 3; do ping -c 1 -W 10 guest$guest || exit 1; done
 barrier pinged
@@ -729,7 +729,7 @@ def contents(path):
 
 
 def pcap_frames(data):
-    """The frames of a pcap file."""
+    """Returns the frames of a pcap file."""
     magic, _, _, _, _, _, link = struct.unpack_from("=IHHiIII", data)
     if magic != 0xa1b2c3d4 or link != 1:
         raise ValueError("no pcap file of Ethernet frames")
@@ -744,7 +744,7 @@ def pcap_frames(data):
 
 
 def pcapng_frames(data):
-    """The frames of a pcapng file with one interface, whose packets all have a time and a direction."""
+    """Returns the frames of a pcapng file with one interface, whose packets all have a time and a direction."""
     at, expected, times = 0, [0x0a0d0d0a, 1], []
     while at < len(data):
         kind, length = struct.unpack_from("=II", data, at)
@@ -776,7 +776,7 @@ def capture_problems(data):
     for frame in frames:
         if frame[12:14] != b"\x08\0" or frame[23] != 17 or frame[36:38] != b"\x12\xb7":
             continue
-        # The ICRC leaves out what routers change (annex A17): their bytes count as ones.
+        # The ICRC excludes the fields that routers change (annex A17), so their bytes count as ones.
         end = 14 + struct.unpack_from(">H", frame, 16)[0]
         covered = bytearray(b"\xff" * 8 + frame[14:end - 4])
         for masked in (9, 16, 18, 19, 34, 35, 40):
@@ -792,7 +792,7 @@ def capture_problems(data):
 
 
 def run(root, report, stopped):
-    """Until stopped() is true"""
+    """Runs the tests until stopped() is true."""
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
