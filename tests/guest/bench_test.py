@@ -95,14 +95,14 @@ class Tests:
             "the latency": row(latency, 0) == ["us", "25.0", "(20.0..30.0)", "600", "24.0x", "20x", "reached"],
             "the goal that is missed": row(latency, 1)[-3:] == ["16.0x", "20x", "missed"],
         }, done.stdout + done.stderr)
-        self.result("what is missing or 0 is shown as such, and the exit status says it", {
+        self.result("a missing figure or 0 is shown as such, and the exit status is 3", {
             f"status {done.returncode}": done.returncode == 3,
             "the row": row("RDMA write, 8 bytes", 0) == ["thousand/s", "250", "(200..300)", "-", "-", "50x", "-"],
             "it is not named": "not measured (1):" in lines and "  cable MTU 1500 rate soft-roce" in lines,
             "an exception": "Traceback" not in done.stderr,
         }, done.stdout + done.stderr)
         said = Path(f"{self.guest}.arguments").read_text(encoding="utf-8")
-        self.result("the guests get what was asked for", {
+        self.result("the guests receive the requested options", {
             "the networks": "--nic qrnic:link=cable --nic rxe:link=dgram" in said,
             "the metrics": "--env METRICS_1500=rate write --env METRICS_9000=rate write" in said,
             "the rounds": "--env ROUNDS=2" in said}, said)
@@ -119,10 +119,10 @@ class Tests:
             f"{len(rows)} objects": len(rows) == 7,
             "the keys": all(list(row) == KEYS for row in rows),
             "the first": rows[:1] == [first],
-            "CSV says something else": lines == [{key: str(value) for key, value in row.items()} for row in rows],
+            "CSV has other figures": lines == [{key: str(value) for key, value in row.items()} for row in rows],
         }, done.stdout + done.stderr)
         again = self.bench("--read", self.path("a.json"), "--json", self.path("b.json"))
-        self.result("what --json wrote is read", {
+        self.result("--read accepts the output of --json", {
             f"status {again.returncode}": again.returncode == 0,
             "other figures": again.returncode or Path(self.path("a.json")).read_bytes() == Path(self.path("b.json")).read_bytes(),
             "the table": "24.0x" in again.stdout}, again.stdout + again.stderr)
@@ -144,24 +144,24 @@ class Tests:
             ("cable", 1500, "bandwidth", "qrnic", "MiB/s", 1000, 900, 1100))
         done = self.bench("--read", new, "--compare", old)
         rows = {tuple(line.split()[:3]): line.split()[4:] for line in done.stdout.split("beside", 1)[-1].splitlines()}
-        self.result("a comparison flags what is outside of the noise of both", {
-            "the one within": rows.get(("cable", "1500", "rate")) ==
+        self.result("a comparison flags differences beyond the noise of both", {
+            "a figure within the noise": rows.get(("cable", "1500", "rate")) ==
                               ["thousand/s", "100", "(90.0..110)", "120", "(109..130)", "1.20x"],
-            "the better one": rows.get(("cable", "1500", "write"), [])[-2:] == ["1.50x", "better"],
-            "the worse one": rows.get(("cable", "1500", "send"), [])[-2:] == ["0.50x", "WORSE"],
-            "one that is new": rows.get(("cable", "1500", "bandwidth"), [])[1:3] == ["-", "1000"],
-            "one that went": rows.get(("cable", "9000", "write"), [])[-2:] == ["-", "-"],
-            "one that is unknown now": rows.get(("dgram", "1500", "of-old"), [])[-2:] == ["-", "-"],
+            "a better figure": rows.get(("cable", "1500", "write"), [])[-2:] == ["1.50x", "better"],
+            "a worse figure": rows.get(("cable", "1500", "send"), [])[-2:] == ["0.50x", "WORSE"],
+            "a new figure": rows.get(("cable", "1500", "bandwidth"), [])[1:3] == ["-", "1000"],
+            "a figure that is missing now": rows.get(("cable", "9000", "write"), [])[-2:] == ["-", "-"],
+            "a figure that is unknown now": rows.get(("dgram", "1500", "of-old"), [])[-2:] == ["-", "-"],
             "an exception": done.returncode == 0 and "Traceback" not in done.stderr}, done.stdout + done.stderr)
         done = self.bench(*OPTIONS, "--compare", old)
         rows = [line.split()[:4] for line in done.stdout.split("beside", 1)[-1].splitlines()]
-        self.result("of an earlier run only what was to be measured again is shown", {
-            "what was not": ["cable", "1500", "send", "qrnic"] not in rows and not any(row[:1] == ["dgram"] for row in rows),
-            "what was": ["cable", "9000", "write", "qrnic"] in rows,
-            "advice that it needs no more": "One round" not in done.stdout}, done.stdout + done.stderr)
+        self.result("of an earlier run only the requested metrics are shown", {
+            "other metrics": ["cable", "1500", "send", "qrnic"] not in rows and not any(row[:1] == ["dgram"] for row in rows),
+            "the requested metrics": ["cable", "9000", "write", "qrnic"] in rows,
+            "unnecessary advice": "One round" not in done.stdout}, done.stdout + done.stderr)
         once = self.write_rows("once.json", ("cable", 1500, "rate", "qrnic", "thousand/s", 100, 100, 100))
         done = self.bench("--read", once, "--compare", old)
-        self.result("one round tells nothing about noise", {"it does not say so": "One round" in done.stdout}, done.stdout)
+        self.result("a warning that one round does not show the noise", {"no warning": "One round" in done.stdout}, done.stdout)
 
     def plotted(self):
         """Plots with matplotlib if it is installed. The program that would install it is replaced by a dummy."""
@@ -177,7 +177,7 @@ class Tests:
         deps.write_text("#!/bin/sh\necho 'deps: missing: install python3-plots' >&2; exit 1\n", encoding="ascii")
         deps.chmod(0o755)
         done = self.bench("--read", path, "--plots", self.path("plots"))
-        self.result("without matplotlib it is said what to install", {
+        self.result("without matplotlib a message names the package", {
             f"status {done.returncode}": done.returncode == 1, "the message": "install python3-plots" in done.stderr,
             "a directory": not os.path.exists(self.path("plots"))}, done.stderr)
         name = "a picture of each curve"
@@ -215,7 +215,7 @@ class Tests:
         build.chmod(0o755)
         done = self.bench("--provider")
         refused = self.bench("--provider", *OPTIONS)
-        self.result("the cost of the library alone", {
+        self.result("the cost of the library only", {
             f"status {done.returncode}": done.returncode == 5, "it is not measured": done.stdout == "built with --cost\n",
             "guests are measured, too": refused.returncode == 2 and "--provider" in refused.stderr}, done.stdout + done.stderr)
 
@@ -226,7 +226,7 @@ class Tests:
                 "fn=(2)\n20 300\n+1 600\nfn=(1)\n* 7\n")
         counted = engine.costs(text)
         refused = self.bench("--engine", "--provider")
-        self.result("instructions of the engine alone", {
+        self.result("instructions of the engine only", {
             f"counts: {counted}": counted == {"send_one": 52, "qrnic_crc": 900},
             "two kinds of measurement at once": refused.returncode == 2 and "--engine" in refused.stderr}, refused.stderr)
 
@@ -234,7 +234,7 @@ class Tests:
         self.says("guest2: BENCH 1500 qrnic rate 200\n", 125)
         done = self.bench(*OPTIONS, "--rounds", "1", "--json", self.path("c.json"))
         self.says(SAID)
-        self.result("guests that end badly cost what they did not measure", {
+        self.result("figures of guests that fail are missing", {
             f"status {done.returncode}": done.returncode == 3,
             "the message": "ended with status 125" in done.stderr,
             "the table": "not measured (7):" in done.stdout,
@@ -259,9 +259,9 @@ class Tests:
                     os.killpg(process.pid, signal.SIGKILL)
                     out, error = process.communicate()
             gone = not os.path.exists(f"/proc/{pid.read_text(encoding='ascii').strip()}")
-            self.result(f"{signal.Signals(number).name} ends the guests and shows what there is", {
+            self.result(f"{signal.Signals(number).name} ends the guests and shows the figures so far", {
                 f"status {process.returncode}": process.returncode == 130,
-                "the guests live": gone, "the table": "250 (200..300)" in out,
+                "the guests still run": gone, "the table": "250 (200..300)" in out,
                 "the file": os.path.exists(self.path("d.json")), "an exception": "Traceback" not in error}, out + error)
         endless.unlink()
 

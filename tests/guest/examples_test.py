@@ -70,8 +70,8 @@ class Tests:
                               check=False, env={**self.env, **(env or {})})
         output = done.stdout + done.stderr
         problems = [f"exit status {done.returncode} instead of {status}"] if done.returncode != status else []
-        problems += [f"'{text}' was not said" for text in said if text not in output]
-        problems += [f"'{text}' was said" for text in unsaid if text in output]
+        problems += [f"'{text}' is missing in the output" for text in said if text not in output]
+        problems += [f"'{text}' is in the output" for text in unsaid if text in output]
         self.report.result(not problems, f"examples: {name}", details=problems and [*problems, *output.splitlines()[-12:]])
 
     def workflow(self):
@@ -133,12 +133,13 @@ class Tests:
         names = sorted(name[:-2] for name in os.listdir(os.path.join(self.root, "examples")) if name.endswith(".c"))
         job = f"""
 for name in {' '.join(names)}; do
-    timeout 20 $name -Z >said 2>&1; status=$?
-    grep -q "^usage: $name " said && [ $status = 2 ] || {{ echo "$name: status $status"; cat said; failed=1; }}
+    timeout 20 $name -Z >output 2>&1; status=$?
+    grep -q "^usage: $name " output && [ $status = 2 ] || {{ echo "$name: status $status"; cat output; failed=1; }}
     echo "tried $name"
 done
 [ -z "$failed" ]"""
-        self.run("each names its arguments", [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "-c", job],
+        self.run("each example prints its usage for a wrong option",
+                 [os.path.join(self.root, "tools", "guest"), "--no-refresh", "--boot-timeout", "240", "-c", job],
                  self.root, 0, [f"tried {name}" for name in names])
 
     def arguments(self):

@@ -95,7 +95,7 @@ class Tests:
             problems.append(f"exit status {done.returncode} instead of {status}")
         for part in [text] if isinstance(text, str) else text:
             if not any(part in line for line in said or [""]):
-                problems.append(f"'{part}' was not said")
+                problems.append(f"'{part}' is missing in the output")
         if lines and len(said) > lines:
             problems.append(f"{len(said)} lines instead of {lines}")
         if self.left_behind():
@@ -121,7 +121,7 @@ class Tests:
         self.refused("an unknown option", [*run, "--frobnicate", "-c", "true"], 2, "--frobnicate", lines=0)
         self.refused("a QEMU that does not exist", [*run, "-c", "true"], 125, "QRNIC_QEMU",
                      env={"QRNIC_QEMU": "/nonexistent/qemu"})
-        self.refused("an accelerator that is none", ["--no-refresh", "-c", "true"], 2, "QRNIC_ACCEL=foo must be one of",
+        self.refused("an unknown accelerator", ["--no-refresh", "-c", "true"], 2, "QRNIC_ACCEL=foo must be one of",
                      env={"QRNIC_ACCEL": "foo"})
         self.refused("a variable without a value", [*run, "--env", "FOO", "-c", "true"], 2, "--env FOO: give it as NAME=VALUE")
         self.refused("an abbreviated option", [*run, "--guest", "2", "-c", "true"], 2, "unrecognized arguments: --guest", lines=0)
@@ -147,13 +147,13 @@ class Tests:
             done = subprocess.run(["bash", "-euc", script, self.root, directory], stdin=subprocess.DEVNULL,
                                   capture_output=True, text=True, timeout=60, check=False, env=self.env)
         problems = (done.stdout + done.stderr).splitlines()
-        self.report.result(not problems and not done.returncode, "launcher: a build takes up every edit",
+        self.report.result(not problems and not done.returncode, "launcher: a build notices every edit",
                            details=problems)
 
     def bad_devices(self):
         run = ["--no-refresh", "--accel", "tcg", "-c", "true"]
         self.refused("an unknown device property", [*run, "--device-prop", "frobnicate=1"], 125, "frobnicate")
-        self.refused("a device property that is no number", [*run, "--nic", "qrnic,doorbell-fifo=many"], 125,
+        self.refused("a device property that is not a number", [*run, "--nic", "qrnic,doorbell-fifo=many"], 125,
                      "QEMU does not start guest1: ")
         self.refused("a backend that does not exist", [*run, "--nic", "qrnic:none,netdev=nothere"], 125, "nothere")
         self.refused("a device property out of its range", [*run, "--device-prop", "max-sge=0"], 125, "max-sge")
@@ -194,7 +194,7 @@ class Tests:
                                       capture_output=True, text=True, timeout=100, check=False,
                                       env={**self.env, "QRNIC_QEMU": "/bin/true"})
                 if done.returncode == 98:
-                    self.report.result(True, name, " # SKIP this machine lets nobody try")
+                    self.report.result(True, name, " # SKIP this machine does not permit it")
                     return
                 lines = done.stderr.splitlines()
                 good = done.returncode not in (0, 127) and len(lines) == 1 and text in lines[0] and not self.left_behind()
@@ -203,16 +203,16 @@ class Tests:
 
     def endings(self):
         run = ["--no-refresh", "--accel", "tcg", "--no-nic", "--boot-timeout", "240"]
-        self.refused("a guest that does not come up in its time", [*run, "--boot-timeout", "0.5", "-c", "true"], 124,
+        self.refused("a guest that does not start in time", [*run, "--boot-timeout", "0.5", "-c", "true"], 124,
                      "did not come up within")
-        self.refused("a job that does not end in its time", [*run, "--timeout", "15", "-c", "sleep 1000"], 124,
+        self.refused("a job that does not end in time", [*run, "--timeout", "15", "-c", "sleep 1000"], 124,
                      "did not end within 15")
-        self.refused("a job's status is the launcher's", [*run, "--no-dmesg", "-c", "exit 7"], 7, "", lines=0)
+        self.refused("the launcher returns the status of the job", [*run, "--no-dmesg", "-c", "exit 7"], 7, "", lines=0)
         self.refused("the guest whose job fails is named",
                      [*run, "--no-dmesg", "--guests", "2", "-c", "[ $GUEST = 1 ] || exit 7; sleep 1000"], 7,
                      "the job in guest2 ended with status 7")
         self.refused("a kernel panic is named", [*run, "-c", "echo c >/proc/sysrq-trigger; sleep 100"], 125, "crashed")
-        self.refused("a barrier nobody else comes to",
+        self.refused("a barrier that only one guest reaches",
                      [*run, "--guests", "2", "-c", "[ $GUEST = 2 ] || barrier alone"], 125, "waits at barrier 'alone'")
 
     def launched(self, name, options, env, said="", unsaid="", printed=None):
@@ -224,11 +224,11 @@ class Tests:
         problems = [f"exit status {done.returncode}"] if done.returncode else []
         lines = [line for line in done.stderr.splitlines() if "KVM" in line]
         if said and (len(lines) != 1 or said not in lines[0]):
-            problems.append(f"'{said}' was not said once")
+            problems.append(f"'{said}' is not in exactly one line")
         if not said and lines:
-            problems.append("it spoke of KVM")
+            problems.append("the output names KVM")
         if unsaid and unsaid in done.stderr:
-            problems.append(f"'{unsaid}' was said")
+            problems.append(f"'{unsaid}' is in the output")
         if printed is not None and sorted(done.stdout.splitlines()) != printed:
             problems.append(f"printed {done.stdout.splitlines()}")
         if self.left_behind():
@@ -261,7 +261,7 @@ exec "$qemu" "$@"
         def calls(env, *expected):
             with open(env["QRNIC_QEMU"] + ".calls", encoding="ascii") as file:
                 made = file.read().split()
-            self.report.result(made == list(expected), "launcher: KVM is tried that often, and no more",
+            self.report.result(made == list(expected), "launcher: KVM is probed only as often as expected",
                                details=[f"{made} instead of {list(expected)}"])
 
         one = ["--no-nic", "-c", "echo here"]
@@ -274,16 +274,16 @@ exec "$qemu" "$@"
         try:
             env = stand_in("hangs", hangs, hangs)
             self.launched("KVM that hangs with a kernel is not used", one, env, "it printed nothing", printed=["here"])
-            self.launched("and is not tried again", one, env, printed=["here"])
+            self.launched("and is not probed again", one, env, printed=["here"])
             calls(env, "probe")
-            self.refused("nor is it when it is asked for", [*one, "--no-refresh", "--accel", "kvm"], 125,
+            self.refused("KVM that hangs is an error if it is requested", [*one, "--no-refresh", "--accel", "kvm"], 125,
                          "KVM does not boot this kernel", env=env)
             calls(env, "probe", "probe")
             env = stand_in("dies", "kill -ABRT $$", hangs)
             self.launched("KVM that ends QEMU is not used", one, env, "QEMU ended", printed=["here"])
             env = stand_in("works", works, works)
             self.launched("KVM that boots the kernel is used", one, env, printed=["here"])
-            self.launched("without another trial", one, env, printed=["here"])
+            self.launched("and is not probed again, either", one, env, printed=["here"])
             calls(env, "probe", "guest", "guest")
             env = stand_in("silent", works, second)
             self.launched("a guest that is silent under KVM is started again", two, env, "guest2 printed nothing",
@@ -291,7 +291,7 @@ exec "$qemu" "$@"
             calls(env, "probe", "guest", "guest")
             env = stand_in("dead", works, "kill -ABRT $$")
             self.launched("a guest that dies of KVM is started again", one, env, "QEMU died", printed=["here"])
-            self.refused("a bad option is no fault of KVM's", [*one, "--no-refresh", "--qemu-arg=-frobnicate"], 125,
+            self.refused("a bad option is not reported as a fault of KVM", [*one, "--no-refresh", "--qemu-arg=-frobnicate"], 125,
                          "QEMU does not start guest1", env=stand_in("refused", works, works))
         finally:
             shutil.rmtree(directory)
@@ -306,7 +306,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
         run = ["--no-refresh", "--accel", "tcg", "--boot-timeout", "240", "--strict", "-c", job]
         self.refused("--strict fails on a kernel report and on a guest error", run, 123,
                      ("guest1: kernel report: ", "guest1: guest error: qrnic nic0: register 1: register-access: "), lines=2)
-        self.launched("--strict lets pass what is allowed", [*run[1:], "--allow-report", "made up",
+        self.launched("--strict accepts allowed reports", [*run[1:], "--allow-report", "made up",
                                                              "--allow-guest-error", "register-access"], {})
         self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)
 
@@ -336,9 +336,9 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
         done = subprocess.run(["unshare", *user, "--mount", "sh", "-c", script, "sh", self.guest, "--no-refresh", "--accel",
                                "tcg", "--nic", "qrnic:tap=qt0", "-c", "true"], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=100, check=False, env=self.env)
-        skip = " # SKIP this machine lets nobody try" if done.returncode == 98 else ""
+        skip = " # SKIP this machine does not permit it" if done.returncode == 98 else ""
         good = done.returncode == 125 and "QEMU does not start guest1" in done.stderr and not self.left_behind()
-        self.report.result(good or bool(skip), "launcher: a tap device that is none", skip,
+        self.report.result(good or bool(skip), "launcher: a tap device that does not exist", skip,
                            details=[f"exit status {done.returncode}", *done.stderr.splitlines()[-8:]])
         with tempfile.TemporaryDirectory(prefix="qt-") as directory:
             long = os.path.join(directory, "x" * 100)
@@ -354,14 +354,14 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                               capture_output=True, text=True, timeout=60, check=False, env=self.env,
                               preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
         self.report.result("side by side (default: 1)" in " ".join(done.stdout.split()),
-                           "launcher: processors that are there and may not be used",
+                           "launcher: processors that exist but may not be used",
                            details=done.stdout.splitlines() + done.stderr.splitlines())
         clock = host.steady_khz(lambda: (time.monotonic_ns(), time.monotonic_ns() * 3))
         jumps = iter((0, 100_000_000, 900_000_000))
         none = host.steady_khz(lambda: (time.monotonic_ns(), next(jumps)))
         stands = host.steady_khz(lambda: (time.monotonic_ns(), 7))
         self.report.result(abs(clock - 3000000) < 1000 and none == 0 and stands == 0,
-                           "launcher: a time stamp counter is believed only when it is steady",
+                           "launcher: a time stamp counter is used only if it is steady",
                            details=[f"{clock}, {none} and {stands} kHz"])
 
     def reports(self):
@@ -402,7 +402,7 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             problems = [] if qemus else ["QEMU never started"]
             problems += [] if ended else [f"{name} did not end it"]
             problems += [f"QEMU {pid} still runs" for pid in qemus if runs(pid)]
-            problems += [f"it said: {line}" for line in said.splitlines()]
+            problems += [f"output: {line}" for line in said.splitlines()]
             if number != signal.SIGKILL and self.left_behind():
                 problems.append(f"left behind: {self.left_behind()}")
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
@@ -472,8 +472,8 @@ case "$*" in *--no-download*) echo begun >>{calls}; sleep 1; echo installed >>{c
                     os.killpg(process.pid, number)
                 process.wait(20)
             made = contents(calls).decode().splitlines()
-            self.report.result(os.getuid() != 0 or made[-2:] == ["begun", "installed"], "launcher: an installation is not cut off",
-                               "" if os.getuid() == 0 else " # SKIP for root only", details=made)
+            self.report.result(os.getuid() != 0 or made[-2:] == ["begun", "installed"],
+                               "launcher: an installation is not interrupted", "" if os.getuid() == 0 else " # SKIP for root only", details=made)
 
     def progress(self):
         """Runs check-qtest, which must print each result at once: the second test waits until the first result was read."""
@@ -500,7 +500,7 @@ sys.exit(out.finish())
                             pass
         said = [line for line in lines if not line.startswith("#")]
         expected = ["TAP version 13", "ok 1 - program: first", "not ok 2 - program: second", "not ok 3 - late did not end in 1 s", "1..3"]
-        self.report.result(said == expected and process.returncode == 1, "launcher: check-qtest shows results as they come", details=lines)
+        self.report.result(said == expected and process.returncode == 1, "launcher: check-qtest prints each result at once", details=lines)
 
     def pinned(self):
         """Runs the launcher with --pin. Each guest has separate processors of the host, if there are enough."""
@@ -546,7 +546,7 @@ sys.exit(out.finish())
                     break
                 said.clear()
             if not wait_until(lambda: process.poll() is not None, 20):
-                problems.append("the shell's end does not end the guest")
+                problems.append("the guest continues to run after the end of the shell")
                 process.terminate()
         if not problems and process.returncode != 3:
             problems.append(f"exit status {process.returncode} instead of 3: {bytes(said[-300:])}")
@@ -570,7 +570,7 @@ sys.exit(out.finish())
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
                               env=self.env)
         if done.returncode == 98:
-            self.report.result(True, name, " # SKIP this machine lets nobody make one")
+            self.report.result(True, name, " # SKIP this machine does not permit a tap interface")
             return
         problems = [f"exit status {done.returncode}"] if done.returncode else []
         self.report.result(not problems, name, details=problems + (done.stdout + done.stderr).splitlines()[-12:])
@@ -617,7 +617,7 @@ sys.exit(out.finish())
         wrong += [frame.hex() for frame in (*(to(0x10001, shape) for shape in shapes), *(to(0x100, shape) for shape in shapes),
                                             *(to(1, others[name]) for name in others if "ECT" not in name)) if lossy.frame(0, frame)]
         lossy.close()
-        self.report.result(not wrong, "launcher: spared management datagrams", details=wrong)
+        self.report.result(not wrong, "launcher: management datagrams that the wire does not drop", details=wrong)
 
     def wires(self):
         """Runs RDMA over each kind of wire, and checks that --pcap records all frames."""

@@ -51,10 +51,10 @@ show() {
         awk -v guest="$GUEST" '{ print "# guest" guest ": " $0 }'
 }
 
-# held PROCESS: prints the process, and its stack in the kernel
-held() {
-    { echo "process $1: $(tr '\0' ' ' <"/proc/$1/cmdline")"; cat /proc/"$1"/task/*/stack; } >held.log 2>&1
-    show held.log 40
+# show_process PROCESS: prints the process, and its stack in the kernel
+show_process() {
+    { echo "process $1: $(tr '\0' ' ' <"/proc/$1/cmdline")"; cat /proc/"$1"/task/*/stack; } >process.log 2>&1
+    show process.log 40
 }
 
 # shellcheck disable=SC2317  # called through wait_until
@@ -68,7 +68,7 @@ bounded() {
     "$@" &
     process=$!
     if ! wait_until "$seconds" process_ended $process; then
-        held $process
+        show_process $process
         kill -KILL $process
         return 124
     fi

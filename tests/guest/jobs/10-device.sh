@@ -24,8 +24,8 @@ gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 10" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 10 localhost"
 try "rdma statistic has counted it" "rdma statistic show link $RDMA0/1 | tee /dev/stderr | grep -Eq ' roce_tx_packets [1-9]'"
 try "rdma resource lists objects" "rdma resource show | tee /dev/stderr | grep -q '$RDMA0: pd'"
-try "udev sees that it is RoCE hardware" "udevadm test --action=add /sys/class/infiniband/$RDMA0 2>&1 | tee /dev/stderr | grep -q 'ID_RDMA_ROCE=1'"
-try "ethtool knows the driver" "ethtool -i $NIC0 | tee /dev/stderr | grep -q '^driver: qrnic'"
+try "udev identifies it as RoCE hardware" "udevadm test --action=add /sys/class/infiniband/$RDMA0 2>&1 | tee /dev/stderr | grep -q 'ID_RDMA_ROCE=1'"
+try "ethtool shows the driver" "ethtool -i $NIC0 | tee /dev/stderr | grep -q '^driver: qrnic'"
 try "ethtool -S has counted frames" "ethtool -S $NIC0 | tee /dev/stderr | grep -Eq ' eth_tx_packets: [1-9]'"
 try "ethtool -k shows offloads" "ethtool -k $NIC0 | grep -q 'tx-checksumming: on'"
 try "the link is up" "ethtool $NIC0 | tee /dev/stderr | grep -q 'Link detected: yes'"
@@ -33,7 +33,7 @@ dma_errors 0
 try "the provider's own test" qrnic-provider-test
 try "the provider's own test without locks" "QRNIC_SINGLE_THREADED=true QRNIC_DIRECT_WQE=no qrnic-provider-test"
 counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used
-try "direct WQEs are not used unless asked for" "cat $counter | tee /dev/stderr | grep -qx 0"
+try "direct WQEs are used only on request" "cat $counter | tee /dev/stderr | grep -qx 0"
 try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=Yes qrnic-provider-test"
 try "structures of direct verbs, and other providers" "qrnic-direct-test $RDMA0"
 try "all sizes within the limits" "set -o pipefail; qrnic-limits-test $RDMA0 | tee limits.log && ! grep SKIP limits.log"

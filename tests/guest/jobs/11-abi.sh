@@ -45,7 +45,7 @@ class Context:
         os.close(self.fd)
 
     def command(self, number, request, out_length, response=True):
-        """Gives back the response; the first member of most requests is where it goes."""
+        """Sends a command and returns the response. The first member of most requests is the address of the response."""
         out = ctypes.create_string_buffer(b"\xee" * out_length, out_length)
         if response:
             request = struct.pack("<Q", ctypes.addressof(out)) + request
@@ -85,12 +85,12 @@ class Context:
         return struct.pack("<QIIQQIIIIIIQQHBBI", comp_mask, kind, reserved, address, 0, 0, 0, 0, 0, 0, 0, stream, 0, 0, idle, 0, 0)
 
     def carrier(self, pd, cq):
-        """Handle, number and key"""
+        """Creates a carrier and returns its handle, number and key."""
         answer = self.qp(pd, cq, self.carrier_request(), wr=0, sge=0, kind=255, out=24)
         return struct.unpack("<I", answer[:4])[0], *struct.unpack("<IIQ", answer[-16:])[::2]
 
     def modify_qp(self, handle, mask, state, driver):
-        """The extended command, whose core part is of 120 bytes"""
+        """Sends the extended command, whose core part has 120 bytes."""
         core = bytearray(120)
         struct.pack_into("<II", core, 64, handle, mask)
         core[96] = state
@@ -136,7 +136,7 @@ def test_context(path):
     gives("EOPNOTSUPP", "context: a longer request with more", Context(path).open, bytes(16) + b"\1" * 8)
     gives("success", "context: a response that is too short", Context(path).open, b"", 16)
     long = Context(path).open(bytes(8), 80)
-    result(long[64:] == bytes(16), "context: zeros behind the response")
+    result(long[64:] == bytes(16), "context: zeros after the response")
     context = Context(path)
     answer = context.open(bytes(8))
     offset, length, page = struct.unpack("<QII", answer[16:32])
@@ -158,7 +158,7 @@ def test_context(path):
 def test_cq(context):
     def bad(wanted, name, driver=None, **named):
         gives(wanted, f"CQ: {name}", context.cq, driver, **named)
-    bad("success", "as it should be")
+    bad("success", "valid")
     bad("success", "a longer request with zeros", context.cq_request() + bytes(8))
     bad("EOPNOTSUPP", "a longer request with more", context.cq_request() + b"\1" * 8)
     bad("EINVAL", "a short request", context.cq_request()[:24])
@@ -187,7 +187,7 @@ def test_qp(context, pd, cq):
     def bad(wanted, name, driver=None, **named):
         gives(wanted, f"QP: {name}", context.qp, pd, cq, driver, **named)
     request = context.qp_request
-    bad("success", "as it should be")
+    bad("success", "valid")
     bad("success", "a longer request with zeros", request() + bytes(8))
     bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
     bad("EINVAL", "a short request", request()[:44])
@@ -228,7 +228,7 @@ def test_carrier(context, pd, cq):
     def bad(wanted, name, driver, **named):
         gives(wanted, f"carrier: {name}", context.qp, pd, cq, driver,
               **{"wr": 0, "sge": 0, "kind": 255, "out": 24, **named})
-    bad("success", "as it should be", request())
+    bad("success", "valid", request())
     bad("success", "a longer request with zeros", request() + bytes(8))
     bad("EOPNOTSUPP", "a longer request with more", request() + b"\1" * 8)
     bad("success", "a response without room for the key", request(), out=16)
@@ -253,15 +253,15 @@ def test_carrier(context, pd, cq):
         gives(wanted, f"member: {name}", context.modify_qp, handle, 1, 2,
               struct.pack("<IIIIQII", *{**driver, **change}.values()))
     # The queue pair is in RESET, so well-formed requests fail because of the state.
-    modify("EINVAL", "as it should be, but for its state")
+    modify("EINVAL", "valid, but in the wrong state")
     modify("EOPNOTSUPP", "unknown bit of comp_mask", comp_mask=12)
-    modify("EOPNOTSUPP", "a key and nothing that says so", comp_mask=0, carrier=0)
-    modify("EOPNOTSUPP", "a carrier and nothing that says so", comp_mask=0, key=0)
+    modify("EOPNOTSUPP", "a key without its bit in comp_mask", comp_mask=0, carrier=0)
+    modify("EOPNOTSUPP", "a carrier without its bit in comp_mask", comp_mask=0, key=0)
     modify("EOPNOTSUPP", "reserved bits", reserved=1)
 
 
 def test_responses(context, pd, cq):
-    """What a longer response has room for is zero, also where the driver has no response of its own."""
+    """Checks that the rest of a longer response is zero, also if the driver adds no response."""
     core_cq = struct.pack("<QIIiI", 0, 64, 0, -1, 0)
     core_qp = struct.pack("<QIIIIIIIIIBBBB", 0, pd, cq, cq, 0, 16, 16, 1, 1, 0, 0, 2, 0, 0)
     region = struct.pack("<QQQII", context.address, PAGE, context.address, pd, 1)
@@ -270,33 +270,34 @@ def test_responses(context, pd, cq):
             ("create_qp", CREATE_QP, core_qp + context.qp_request(), 56), ("reg_mr", REG_MR, region, 12),
             ("alloc_mw", ALLOC_MW, struct.pack("<IB3x", pd, 2), 8)):
         answer = context.command(number, request, known + 16)
-        result(answer[:known] != bytes(known) and answer[known:] == bytes(16), f"{name}: zeros behind the response")
+        result(answer[:known] != bytes(known) and answer[known:] == bytes(16), f"{name}: zeros after the response")
     handle = struct.unpack("<I", context.cq()[:4])[0]
     resize = struct.pack("<IIQQQII", handle, 128, 0, context.address + 16 * PAGE, 4 * PAGE, 7, 0)
     answer = context.command(RESIZE_CQ, resize, 8 + 16)
-    result(answer[8:] == bytes(16), "resize_cq: zeros behind the response")
+    result(answer[8:] == bytes(16), "resize_cq: zeros after the response")
 
 
 def test_mr(context, pd):
-    gives("success", "MR: as it should be", context.mr, pd, 15)
+    gives("success", "MR: valid", context.mr, pd, 15)
     gives("EINVAL", "MR: remote write without local write", context.mr, pd, 2)
     demand = 1 << 6
-    gives("success", "MR: on demand, of memory that is not there", context.mr, pd, 1 | demand, start=PAGE)
+    gives("success", "MR: on demand, of memory that is not mapped", context.mr, pd, 1 | demand, start=PAGE)
     gives("success", "MR: on demand, all of the address space", context.mr, pd, 1 | demand, start=0, length=2**64 - 1)
     gives("EINVAL", "MR: on demand, no length", context.mr, pd, 1 | demand, length=0)
-    gives("EINVAL|EOVERFLOW", "MR: on demand, around the end of all", context.mr, pd, 1 | demand, start=2**64 - PAGE,
-          length=2 * PAGE)
-    gives("EINVAL", "MR: on demand, more than an address has bits for", context.mr, pd, 1 | demand, length=2**48 + 1)
-    gives("EINVAL", "MR: on demand, all, called otherwise", context.mr, pd, 1 | demand, start=0, length=2**64 - 1,
-          virtual=PAGE)
+    gives("EINVAL|EOVERFLOW", "MR: on demand, beyond the end of the address space", context.mr, pd, 1 | demand,
+          start=2**64 - PAGE, length=2 * PAGE)
+    gives("EINVAL", "MR: on demand, longer than the address space", context.mr, pd, 1 | demand, length=2**48 + 1)
+    gives("EINVAL", "MR: on demand, the whole address space at another address", context.mr, pd, 1 | demand, start=0,
+          length=2**64 - 1, virtual=PAGE)
     gives("success", "MR: no length, as with mlx5", context.mr, pd, 1, length=0)
-    gives("EINVAL|EFAULT|ENOMEM", "MR: around the end of all", context.mr, pd, 1, start=2**64 - PAGE, length=2 * PAGE)
-    gives("EFAULT|ENOMEM", "MR: memory that is not there", context.mr, pd, 1, start=PAGE)
+    gives("EINVAL|EFAULT|ENOMEM", "MR: beyond the end of the address space", context.mr, pd, 1, start=2**64 - PAGE,
+          length=2 * PAGE)
+    gives("EFAULT|ENOMEM", "MR: memory that is not mapped", context.mr, pd, 1, start=PAGE)
     gives("EINVAL", "MR: another offset in the page", context.mr, pd, 1, virtual=context.address + 8)
 
 
 def test_random(context, pd, cq, rounds):
-    """Changed bytes, bits and numbers in good requests; what succeeds is destroyed."""
+    """Sends valid requests with changed bytes, bits and numbers, and destroys the objects of those that succeed."""
     dice = random.Random(20)
     made = refused = 0
     special = (0, 1, 7, 63, 64, 4095, 4096, 2**31, 2**32 - 1)
@@ -330,11 +331,11 @@ def test_random(context, pd, cq, rounds):
             made += 1
         except Refused:
             refused += 1
-    result(made > rounds / 50 and refused > rounds / 20, f"random requests ({made} taken, {refused} refused)")
+    result(made > rounds / 50 and refused > rounds / 20, f"random requests ({made} accepted, {refused} rejected)")
 
 
 def test_doorbell(path, device, qpn):
-    """A doorbell for the QP of another context"""
+    """Rings the doorbell of a queue pair of another context."""
     other = Context(path)
     offset, _, _ = struct.unpack("<QII", other.open(bytes(8))[16:32])
     page = mmap.mmap(other.fd, PAGE, mmap.MAP_SHARED, mmap.PROT_WRITE | mmap.PROT_READ, offset=offset)
@@ -344,11 +345,11 @@ def test_doorbell(path, device, qpn):
         if guest_error(device, "doorbell_owner") == before + 1:
             break
         os.system("sleep 0.05")
-    result(guest_error(device, "doorbell_owner") == before + 1, "the doorbell of another's QP is refused")
+    result(guest_error(device, "doorbell_owner") == before + 1, "the doorbell of another context's queue pair is rejected")
 
 
 def objects(device):
-    """How many of each kind there are; the kernel has some for queue pair 1."""
+    """Returns the number of objects of each kind. The kernel has some for queue pair 1."""
     show = os.popen(f"rdma resource show {device}").read()
     return " ".join(re.findall(r"(?:pd|cq|qp|mr|srq) [0-9]+", show))
 
@@ -371,7 +372,7 @@ def main():
     # The kernel destroys all of these objects, including the context of the random requests.
     context.close()
     left = objects(device)
-    result(left == before, f"nothing is left: {left}, before {before}")
+    result(left == before, f"no object is left: {left}, before {before}")
     with open("count", "w", encoding="ascii") as file:
         file.write(f"tests={count} failed={failed}\n")
 
@@ -383,7 +384,7 @@ if [ -e count ]; then
     # shellcheck source=/dev/null
     . ./count
 else
-    result 1 "the requests were made to the end"
+    result 1 "all requests were made"
 fi
 try "the adapter works as before" "ibv_devinfo -v >/dev/null && rdma resource show $RDMA0"
 kernel_clean "the kernel log is clean"

@@ -61,7 +61,7 @@ one("mr", 64, lambda d: d[0] == 1 and struct.unpack_from("<QQ", d, 8) == (mr.buf
 one("srq", 64, lambda d: d[8] == 5)
 one("cq", 64, lambda d: d[8] == 7)
 PYTHON
-try "the device's own view of a QP, an MR, an SRQ and a CQ" "python3 raw.py $RDMA0"
+try "the device's own state of a QP, an MR, an SRQ and a CQ" "python3 raw.py $RDMA0"
 nobody="setpriv --reuid 65534 --clear-groups"
 try "only the administrator sees it" "rdma -j -r resource show qp | grep -q data && $nobody rdma -j resource show qp &&
     ! $nobody rdma -j -r resource show qp | grep -q data"

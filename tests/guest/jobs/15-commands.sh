@@ -26,12 +26,12 @@ many() { local said; said=$(issue "$@") && echo "$said" && [ "${said%% *}" -ge 1
 some() { local said; said=$(issue "$@") && echo "$said" && [ "${said%% *}" -ge 1 ] && [ "${said#*, }" = "0 late" ]; }
 export -f events late issue few many some
 
-try "500 commands: hardly one is waited for" "few $NIC0 $RDMA0 short 250"
+try "500 commands: the driver waits for few of them" "few $NIC0 $RDMA0 short 250"
 # Most commands are complete when the processor returns from QEMU, because it waits for QEMU's lock.
 poll=/sys/kernel/debug/qrnic/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")/command_poll_us
 [ "$(cat "$poll")" = 20 ] && echo 0 >"$poll"
 result $? "the driver polls for 20 microseconds, unless polling is disabled"
-try "long commands: their events come" "some $NIC0 $RDMA0 long 30"
+try "long commands: their events arrive" "some $NIC0 $RDMA0 long 30"
 echo 20 >"$poll"
 try "without the register: an event for each command" "many $NIC1 $RDMA1 short 250"
 kernel_clean "the kernel log is clean"

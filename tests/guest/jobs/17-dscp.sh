@@ -31,12 +31,12 @@ refused() { unsupported add dev "$NIC0" "$@" && [ -z "$(entries)" ]; }
 ets() { dcb ets show dev "$NIC0" >ets.log && cat ets.log && grep -q 'ets-cap 8 ' ets.log &&
     grep -q 'tc-tsa 0:ets 1:ets 2:ets 3:ets 4:ets 5:ets 6:ets 7:ets' ets.log &&
     grep -q 'prio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7' ets.log; }
-step "eight priorities, whose turns are weighted" ets
+step "eight priorities with weighted quanta" ets
 # shellcheck disable=SC2317  # called through step
 ets_refused() { ! dcb ets set dev "$NIC0" tc-tsa all:strict >dcb.log 2>&1 && cat dcb.log && grep -q "not supported" dcb.log && ets; }
-step "turns cannot be set" ets_refused
+step "quanta cannot be set" ets_refused
 trusted() { dcb apptrust show dev "$NIC0" | grep -x 'order: dscp *' && [ -z "$(entries)" ]; }
-step "DSCPs count, and the map is empty" trusted
+step "priorities are set by DSCP, and the map is empty" trusted
 step "a default priority is rejected" refused default-prio 3
 step "priorities of Ethernet types are rejected" refused ethtype-prio 0x8906:3
 step "priorities of PCPs are rejected" refused pcp-prio 1nd:3
@@ -102,7 +102,7 @@ perf "no map" 4 26 0 ib_write_bw
 step "an entry is added" app add 26:3 "26:3 "
 step "and others" app add 10:1 63:7 "10:1 26:3 63:7 "
 perf "a connection" 4 26 3 ib_write_bw
-perf "what the other end reads" 4 63 7 ib_read_bw
+perf "the peer reads" 4 63 7 ib_read_bw
 perf "a connection, IPv6" 6 26 3 ib_send_bw
 perf "an unreliable connection" 4 10 1 ib_send_bw -c UC
 perf "datagrams" 4 26 3 ib_send_bw -c UD
@@ -128,7 +128,7 @@ wait_until 20 has_levels "3 3"
 together $? "rdma resource shows the level at both ends"
 step "the map is emptied" app del 10:1 26:3 63:7 ""
 has_levels "3 3"
-together $? "what is connected keeps its level"
+together $? "a connected queue pair keeps its level"
 jobs -p | xargs kill
 wait 2>/dev/null
 perf "the entry is gone" 4 26 0 ib_write_bw
@@ -228,7 +228,7 @@ device=pci/$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 reloaded() { devlink dev reload "$device" && nic_export && wait_until 20 nic_has_gid "$NIC0"; }
 step "a reload of the adapter" reloaded
 kept() { [ "$(entries)" = "26:3 " ] && level 3; }
-step "leaves the map" kept
+step "keeps the map" kept
 # The kernel deletes the entries of an interface that leaves the namespace.
 ip link del tagged
 away() { ip netns add apart && ip link set "$NIC0" netns apart && ip -n apart link set "$NIC0" netns 1; }

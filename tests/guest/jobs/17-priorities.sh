@@ -13,7 +13,7 @@ counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 provider() { echo "set -o pipefail; qrnic-priority-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|the level.*SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"
 sleep 0.1
-try "turns went by priority" "[ \$(cat $counters/priority_slots) -gt 0 ]"
+try "slots were assigned by priority" "[ \$(cat $counters/priority_slots) -gt 0 ]"
 try "rdma statistic shows them" "rdma statistic show link $RDMA0/1 | grep -q priority_slots"
 
 # The example with the short flow at the same priority, and at a higher one

@@ -43,35 +43,35 @@ values() {
         read -r value <"$file" && echo "${file##*/} $value"
     done
 }
-# accepted NAME VALUE, refused NAME VALUE: checks that a write succeeds or fails
+# accepted NAME VALUE, rejected NAME VALUE: checks that a write succeeds or fails
 accepted() {
     local value
     echo "$2" 2>/dev/null >"$cc/$1" && read -r value <"$cc/$1" && [ "$value" = "$2" ] && return
-    echo "$1: $2 is not taken"
+    echo "$1: $2 is not accepted"
     return 1
 }
-refused() {
+rejected() {
     local before
     before=$(values)
     if echo "$2" 2>/dev/null >"$cc/$1"; then
-        echo "$1: $2 is taken"
+        echo "$1: $2 is accepted"
         return 1
     fi
     [ "$(values)" = "$before" ] && return
-    echo "$1: $2 was refused and has changed something"
+    echo "$1: $2 was rejected, but a value has changed"
     return 1
 }
 ranges() {
     local name value least most
     while read -r name value least most; do
-        accepted "$name" "$most" && accepted "$name" "$least" && refused "$name" $((least - 1)) &&
-            refused "$name" $((most + 1)) && refused "$name" $((most + (1 << 32))) && refused "$name" -1 &&
-            refused "$name" all && accepted "$name" "$value" || return
+        accepted "$name" "$most" && accepted "$name" "$least" && rejected "$name" $((least - 1)) &&
+            rejected "$name" $((most + 1)) && rejected "$name" $((most + (1 << 32))) && rejected "$name" -1 &&
+            rejected "$name" all && accepted "$name" "$value" || return
     done <params
 }
 # The maximum rate must not be below the minimum, in whatever order they are written.
 rates() {
-    accepted rp_min_rate 40 && refused rp_max_rate 39 && accepted rp_max_rate 40 && refused rp_min_rate 41 &&
+    accepted rp_min_rate 40 && rejected rp_max_rate 39 && accepted rp_max_rate 40 && rejected rp_min_rate 41 &&
         accepted rp_max_rate 0 && accepted rp_min_rate 41 && accepted rp_min_rate 1
 }
 # check NAME COMMAND: runs the command on each guest
@@ -84,7 +84,7 @@ check() {
 check "the parameters have the values of a reset" "eval values | diff - <(cut -d' ' -f1,2 params)"
 check "each accepts values in its range only" ranges
 check "the lowest and the highest rate agree" rates
-check "all is as it was" "eval values | diff - <(cut -d' ' -f1,2 params)"
+check "all parameters are unchanged" "eval values | diff - <(cut -d' ' -f1,2 params)"
 
 # One flow from guest 2 to guest 1 runs during all tests below.
 if [ "$GUEST" = 1 ]; then
@@ -142,7 +142,7 @@ step() {
 # put GUEST NAME VALUE: writes a parameter
 put() { [ "$GUEST" != "$1" ] || echo "$3" >"$cc/$2"; }
 
-check "the flow flows" flows
+check "the flow transfers data" flows
 none="[ \$marked = 0 ] && [ \$sent = 0 ] && [ \$handled = 0 ] && [ \$ignored = 0 ]"
 step "off: no marks, no CNPs" "$none" "$none"
 free=$rate
@@ -178,7 +178,7 @@ if [ "$GUEST" = 2 ]; then
     fi
     echo "# $(wc -l <cnps.log) CNPs captured"
 fi
-together $status "tcpdump shows the CNPs as the manual has them"
+together $status "tcpdump shows the CNPs as the manual defines them"
 put 2 rp_time_reset 300
 put 2 rp_byte_reset 32767
 put 2 ect_enable 0

@@ -37,7 +37,7 @@ killed() {
 # shellcheck disable=SC2317
 nothing_left() { ! rdma resource show qp | grep -q qrnic-dynamic && ! rdma resource show srq | grep -q qrnic-dynamic; }
 export -f killed nothing_left
-try "a process is killed in the middle, and all is freed" killed
+try "a process is killed while it runs, and all is freed" killed
 try "the provider's test afterwards" "$(provider "$(gid_index "$RDMA0" 4)")"
 try "the example, a pool of initiators" "dynamic -d $RDMA0"
 kernel_clean "the kernel log is clean"

@@ -65,26 +65,26 @@ programs "go-back-N"
 together $? "no packet of selective repeat was sent, and none out of order"
 QRNIC_SELECTIVE_REPEAT=1 programs "selective repeat"
 [ "$(value tx_sack | head -1)" -gt 0 ] && [ "$(value rx_inner_early)" -gt 0 ]
-together $? "what was of other members went ahead"
+together $? "packets of other members were delivered early"
 
 # A server that keeps running, and clients that connect, are killed and connect again
 note
-tool "rping to a server that stays" listening "rping -s -P -a 10.77.0.1 -S 30000" "
+tool "rping to a server that keeps running" listening "rping -s -P -a 10.77.0.1 -S 30000" "
     for round in 1 2 3 4 5 6; do
         rping -c -a 10.77.0.1 -C 100000000 -S 30000 >/dev/null & client=\$!
         wait_until 30 one_for_all rping 1
         kill -9 \$client; wait \$client
         rping -c -a 10.77.0.1 -C 5 -V -S 30000 || exit
     done" endless
-shared "its packets went by a carrier"
+shared "a carrier sent its packets"
 
 # Only one end requests shared connections.
 for who in 1 2; do
     [ "$GUEST" = $who ] || unset QRNIC_SHARED_CONNECTION
     note
-    tool "rping, only guest $who would share" listening "rping -s -a 10.77.0.1 -C 20 -V" "rping -c -a 10.77.0.1 -C 20 -V"
+    tool "rping, only guest $who requests sharing" listening "rping -s -a 10.77.0.1 -C 20 -V" "rping -c -a 10.77.0.1 -C 20 -V"
     [ "$(value tx_inner)" = "$before" ]
-    together $? "no packet went by a carrier, as only guest $who would share"
+    together $? "no carrier sent a packet, because only guest $who requests sharing"
     export QRNIC_SHARED_CONNECTION=1
 done
 
@@ -104,7 +104,7 @@ fi
 [ $status = 0 ] || show tool.log
 together $status "rping from Soft-RoCE"
 [ "$(value tx_inner)" = "$before" ]
-together $? "Soft-RoCE sees nothing of it"
+together $? "Soft-RoCE receives no packet of shared connections"
 both "no object is left" "! rdma -dd resource show qp | grep -E 'comm (rping|ib_.*_bw|ucmatose)'"
 kernel_clean "the kernel logs are clean"
 finish

@@ -21,14 +21,14 @@ try "the provider's test, selective repeat" "$(provider "$gid4" QRNIC_SELECTIVE_
 try "the provider's test, direct WQEs" "$(provider "$gid4" QRNIC_DIRECT_WQE=1)"
 try "the provider's test, received into the completion" "$(provider "$gid4" QRNIC_INLINE_RECV=1)"
 sleep 0.1
-try "packets went by carriers, members went with their carriers" \
+try "carriers sent packets, and members failed with their carriers" \
     "[ \$(cat $counters/tx_inner) -gt 1000 ] && [ \$(cat $counters/members_failed) -ge 5 ]"
 
 # The device has 128 queue pairs, so a leak in one test makes another test fail.
 for round in 1 2; do
-    try "connections that share and do not know it, round $round" "$(unknowing "$gid4" "$gid6")"
+    try "shared connections of unmodified programs, round $round" "$(unknowing "$gid4" "$gid6")"
 done
-try "connections that share and do not know it, selective repeat" "$(unknowing "$gid6" "$gid4" QRNIC_SELECTIVE_REPEAT=1)"
+try "shared connections of unmodified programs, selective repeat" "$(unknowing "$gid6" "$gid4" QRNIC_SELECTIVE_REPEAT=1)"
 # The guest has one processor, and the program keeps it until it sleeps. So the program sees its connections fail
 # before the driver receives the event of their carrier.
 try "shared connections of unmodified programs that keep the processor" "$(unknowing "$gid4" "$gid6" "chrt -f 50")"
@@ -110,8 +110,8 @@ cgroup_counts() {
 export -f killed_unknowing cgroup_counts loop_in_cgroup charged uncharged
 export -f detailed killed nothing_left loop
 export gid4
-try "a process is killed in the middle, and all is freed" killed
-try "a process that does not know is killed in the middle, and all is freed" killed_unknowing
+try "a process is killed while it runs, and all is freed" killed
+try "a process of an unmodified program is killed while it runs, and all is freed" killed_unknowing
 try "the RDMA cgroup is charged for the driver's carriers" cgroup_counts
 try "the provider's test afterwards" "$(provider "$gid4")"
 
@@ -129,10 +129,10 @@ for how in "unbound shared" "lost shared" "unbound sharing" "lost sharing"; do
     kill -9 "$process"
     wait "$process" 2>/dev/null
     nic_setup && nic_export && wait_until 20 nothing_left || status=9
-    result $status "the device is $how in the middle of $program, and all is freed"
+    result $status "the device is $how while $program runs, and all is freed"
     gid4=$(gid_index "$RDMA0" 4)
     try "the provider's test, after the device was $how" "$(provider "$gid4")"
-    try "connections that share and do not know it, after the device was $how" "$(unknowing "$gid4" "$(gid_index "$RDMA0" 6)")"
+    try "shared connections of unmodified programs, after the device was $how" "$(unknowing "$gid4" "$(gid_index "$RDMA0" 6)")"
 done
 kernel_clean "the kernel log is clean"
 finish

@@ -11,15 +11,15 @@ counter() { cat "/sys/class/infiniband/$1/hw_counters/$2"; }
 export -f counter
 
 for device in "$RDMA0" "$RDMA1"; do
-    try "$count queue pairs of $device: connected, and each used" "many_connections -d $device -n $count"
+    try "$count queue pairs of $device: each is connected and used" "many_connections -d $device -n $count"
     sed 's/^/# /' try.log
     try "contexts were fetched and written back" "[ \$(counter $device context_misses) -gt $count ] &&
         [ \$(counter $device context_write_backs) -gt $count ] && [ \$(counter $device context_hits) -gt 1000 ]"
     echo "# $device: $(for c in hits misses write_backs; do echo -n "$c $(counter "$device" context_$c) "; done)"
 done
 # Kills a process while it runs. The kernel must destroy its objects.
-try "killed in the middle" "many_connections -d $RDMA0 -n 4000 & sleep 3; kill -9 \$! && wait; \
+try "killed while it runs, no object is left" "many_connections -d $RDMA0 -n 4000 & sleep 3; kill -9 \$! && wait; \
     wait_until 60 eval '! rdma resource show qp | grep -q \"type RC\"'"
-try "and again" "many_connections -d $RDMA0 -n 64"
+try "and works again" "many_connections -d $RDMA0 -n 64"
 kernel_clean "the kernel log is clean"
 finish

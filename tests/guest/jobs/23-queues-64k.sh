@@ -9,7 +9,7 @@ TRY_TIMEOUT=$((300 * TIME_FACTOR))
 count=65536
 counters=/sys/class/infiniband/$RDMA0/hw_counters
 
-try "$count queue pairs: connected, and each used" "many_connections -d $RDMA0 -n $count"
+try "$count queue pairs: each is connected and used" "many_connections -d $RDMA0 -n $count"
 sed 's/^/# /' try.log
 try "each context was fetched and written back" "[ \$(cat $counters/context_misses) -gt $count ] &&
     [ \$(cat $counters/context_write_backs) -gt $count ]"

@@ -15,7 +15,7 @@ beside "the provider's test, IPv4" "$(provider "" "$gid4")" "the provider's test
 # support it.
 try "the provider's test, and received data in completions" "$(provider QRNIC_INLINE_RECV=1 "$gid6")"
 sleep 0.1
-try "buffers were used up, and took many messages each" \
+try "buffers were used up, and each received many messages" \
     "[ \$((\$(cat $counters/stream_buffers) * 4)) -lt \$(cat $counters/stream_messages) ]"
 
 # shellcheck disable=SC2317  # called through wait_until

@@ -54,7 +54,7 @@ unfinished() {
 export -f unfinished provider
 export gid4 RDMA0
 if modprobe refuse symbol=dma_alloc_attrs caller=qrnic_sparse error=0 2>refuse.log; then
-    try "the device forgets an upper page list before the list is freed" unfinished
+    try "the device releases an upper page list before the list is freed" unfinished
     modprobe -r refuse
 else
     skip "an upper page list without a lower one" "this kernel has no module for it: $(tail -n 1 refuse.log)"

@@ -25,7 +25,7 @@ killed() {
 # shellcheck disable=SC2317
 nothing_left() { ! rdma resource show qp | grep -q qrnic-indirect && ! rdma resource show pd | grep -q qrnic-indirect; }
 export -f killed nothing_left
-try "a process is killed in the middle, and all is freed" killed
+try "a process is killed while it runs, and all is freed" killed
 try "the provider's test afterwards" "$(provider "$(gid_index "$RDMA0" 4)")"
 kernel_clean "the kernel log is clean"
 finish

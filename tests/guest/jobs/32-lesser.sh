@@ -18,7 +18,7 @@ perf() {
 }
 
 try "its limits are what verbs report" "ibv_devinfo -v | grep -Eq 'max_sge:\s*4$'"
-try "its atomics are atomic among themselves" "ibv_devinfo -v | grep -Eq 'atomic_cap:\s*ATOMIC_HCA'"
+try "its atomics are atomic with respect to each other" "ibv_devinfo -v | grep -Eq 'atomic_cap:\s*ATOMIC_HCA'"
 try "its GIDs are all of RoCE v2" "gid_find $RDMA0 v2 '*' && ! gid_find $RDMA0 v1 '*'"
 for size in 1 4097 65536; do
     alone "ibv_rc_pingpong, $size bytes, on a lesser device" 18515 \
@@ -55,7 +55,7 @@ overflow() {
 status=0
 bounded "$TRY_TIMEOUT" overflow >overflow.log 2>&1 || status=$?
 [ $status = 0 ] || show overflow.log
-result $status "doorbells were dropped and nothing was lost"
+result $status "doorbells were dropped, but no work was lost"
 try "no parameters of congestion control" "ls -d /sys/kernel/debug/qrnic/* && ! ls -d /sys/kernel/debug/qrnic/*/cc_params"
 try "no direct WQE" "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/direct_wqe_used) = 0 ]"
 kernel_clean "the kernel log is clean"

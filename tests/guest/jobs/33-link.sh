@@ -59,7 +59,7 @@ kill "$watch"
 wait "$watch" 2>/dev/null
 status=0
 [ "$GUEST" = 1 ] || { grep -q PORT_ERR events.log && grep -q PORT_ACTIVE events.log; } || { status=1; show events.log; }
-together $status "the process that watches got both port events"
+together $status "the monitoring process received both port events"
 
 # With a timeout of 67 ms (14) the queue pair fails after less than a second.
 load ib_write_bw -D 20 -u 14

@@ -37,7 +37,7 @@ pair "ibv_rc_pingpong" 18515 "ibv_rc_pingpong -d $RDMA0 -c -s 4096 -n 500 -g $gi
     "ibv_rc_pingpong -d $RDMA0 -c -s 4096 -n 500 -g $gid guest1"
 # Each end has sent 500 messages of 1024 words.
 [ $(($(cat "$counters/port_xmit_data") - before)) -gt $((500 * 1024)) ]
-together $? "port_xmit_data has grown by what was sent"
+together $? "port_xmit_data has increased by the data that was sent"
 status=0
 all_are >step.log 2>&1 || { status=1; show step.log; }
 together $status "each counter in sysfs is that of the device"
@@ -75,7 +75,7 @@ transaction = 0
 
 
 def ask(method, attribute, data=b"", version=1):
-    """The answer's status and data."""
+    """Sends a request, and returns the status and data of the response."""
     global transaction
     transaction += 1
     header = struct.pack("=5I", int.from_bytes(agent[:4], sys.byteorder), 0, 2000, 3, 0)
@@ -83,13 +83,13 @@ def ask(method, attribute, data=b"", version=1):
     mad = struct.pack(">BBBBHHQHHI", 1, 4, version, method, 0, 0, transaction, attribute, 0, 0) + bytes(40)
     umad.write(header + (mad + data).ljust(256, b"\0"))
     answer = umad.read(64 + 256)
-    assert int.from_bytes(answer[4:8], sys.byteorder) == 0, "no answer"
+    assert int.from_bytes(answer[4:8], sys.byteorder) == 0, "no response"
     assert answer[64 + 3] == GET_RESP, answer[64:].hex()
     return int.from_bytes(answer[64 + 4:64 + 6], "big"), answer[64 + 64:]
 
 
 def counters(method=GET, select=0, values=(0, 0, 0, 0)):
-    """PortXmitData and its three fellows of 32 bits, which stop at their end"""
+    """Returns PortXmitData and the three other counters of 32 bits, which stop at their maximum."""
     data = struct.pack(">BBH18x", 0, 1, select).ljust(24, b"\0") + struct.pack(">4I", *values)
     status, data = ask(method, PORT_COUNTERS, data)
     assert status == 0, status
@@ -112,7 +112,7 @@ assert ask(GET, PORT_COUNTERS, b"\0\2")[0] == 0x1c
 first = counters()
 assert first[0] > 500 * 1024 and first[3] > 500, first
 second = counters()
-assert all(b > a for a, b in zip(first, second)), (first, second)   # by the question and its answer
+assert all(b > a for a, b in zip(first, second)), (first, second)   # by the request and its response
 
 # A counter that was set continues from the new value, and stops at its maximum. The others are unchanged.
 assert counters(SET, 0x1000, (0xffffffff, 0, 0, 0))[0] == 0xffffffff
@@ -139,6 +139,6 @@ if [ "$GUEST" = 2 ]; then
 fi
 together $status "the other port's counters are read and set over the wire"
 [ "$GUEST" != 1 ] || [ "$(cat "$counters/port_xmit_packets")" -gt $((1 << 40)) ]
-together $? "what was set shows in sysfs"
+together $? "sysfs shows the values that were set"
 kernel_clean "the kernel logs are clean"
 finish

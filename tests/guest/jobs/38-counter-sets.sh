@@ -36,7 +36,7 @@ begin
 [ $(($(port tx_send) - before)) -ge 200 ]
 status=$?
 [ $status = 0 ] || { show server.log; show client.log; }
-result $status "the port counts what queue pairs without counters do"
+result $status "the port counts the traffic of queue pairs without counters"
 [ "$(of_qp tx_send)" = 0 ]
 result $? "and no counter of queue pairs has it"
 
@@ -48,12 +48,12 @@ wait_for_port 18515
 timeout $((120 * TIME_FACTOR)) ib_write_bw -d "$RDMA0" -x "$gid" -F -D 100 localhost >client.log 2>&1 &
 writes() { [ "$(of_qp tx_write)" -gt 100 ]; }
 wait_until 20 writes
-result $? "a running program counts in a counter of its own"
+result $? "a running program has a separate counter"
 rdma statistic qp show link "$link" >step.log 2>&1
 grep -qi 'type RC' step.log
 status=$?
 [ $status = 0 ] || { show step.log; show client.log; }
-result $status "which is that of its type"
+result $status "which is the counter of its type"
 before=$(port tx_write)
 sleep 1
 [ "$(port tx_write)" -gt "$before" ]
@@ -63,7 +63,7 @@ stop_load
 result $? "the counter is destroyed with its queue pairs"
 after=$(port tx_write)
 [ "$after" -ge "$before" ] && [ "$after" = "$(ethtool -S "$NIC0" | awk '$1 == "tx_write:" { print $2 }')" ]
-result $? "and what it has counted stays with the port, once"
+result $? "and the port includes its counts, once"
 try "the automatic mode ends" "rdma statistic qp set link $link auto off"
 
 # Binds one of the two ends manually.
@@ -85,6 +85,6 @@ try "it is unbound" "rdma statistic qp unbind link $link cntn $counter lqpn $lqp
 result $? "and its counter is gone"
 stop_load
 [ "$(port roce_tx_packets)" = "$(ethtool -S "$NIC0" | awk '$1 == "roce_tx_packets:" { print $2 }')" ]
-result $? "in the end the port has counted all, and each once"
+result $? "in the end the port has counted all packets, each once"
 kernel_clean "the kernel log is clean"
 finish

@@ -18,11 +18,11 @@ pair "ibv_rc_pingpong" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -s 65537 -n 2
 pair "ib_write_bw" 18516 "ib_write_bw -p 18516 -d $RDMA0 -x $gid -F -s 65536 -n 200" \
     "ib_write_bw -p 18516 -d $RDMA0 -x $gid -F -s 65536 -n 200 guest1"
 [ $(($(count link_tx_frames) - before)) -ge 3400 ]
-result $? "all of it went numbered"
+result $? "all frames had numbers"
 [ "$(count link_tx_lost)" = 0 ] && [ "$(count link_tx_refused)" = 0 ]
 result $? "no connection failed or was rejected"
 [ "$(count link_rx_gaps)" -gt 0 ] && [ "$(count link_rx_crc_errors)" -gt 0 ]
-result $? "the wire has lost and spoiled frames"
+result $? "the wire has lost and corrupted frames"
 [ "$(count link_tx_retransmissions)" -gt 0 ]
 result $? "the link has retransmitted frames"
 [ "$(count retransmissions)" = 0 ] && [ "$(count out_of_sequence)" = 0 ]

@@ -31,7 +31,7 @@ else
 fi
 [ $status = 0 ] || show rping.log
 together $status "rping through two libslirps"
-try "every frame's ICRC was right" \
+try "every frame had a valid ICRC" \
     "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_drop_icrc) = 0 ]"
 kernel_clean "the kernel logs are clean"
 finish

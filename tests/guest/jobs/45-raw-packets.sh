@@ -16,7 +16,7 @@ counter() { ethtool -S "$NIC0" | awk -v name="$1:" '$1 == name { print $2 }'; }
 raw_queue_pairs() { rdma resource show qp link "$RDMA0/1" | grep 'type RAW_PACKET'; }
 # Prints the number of flow rules that were created since the start of the job.
 tracing=/sys/kernel/debug/tracing
-try "the driver's making of flow rules can be watched" "echo 'r:qrnic/flow qrnic_ib:qrnic_ib_create_flow' >$tracing/kprobe_events &&
+try "the creation of flow rules can be traced" "echo 'r:qrnic/flow qrnic_ib:qrnic_ib_create_flow' >$tracing/kprobe_events &&
     echo 1 >$tracing/events/qrnic/flow/enable"
 rules() { awk '$1 == "flow" { print $2 }' $tracing/kprobe_profile; }
 # until_rule COUNT: waits for one more rule, which a receiver creates directly before it waits for frames
@@ -59,7 +59,7 @@ rate() {
 if [ "$GUEST" = 1 ]; then
     rate --server >rate.log 2>&1 && grep -Eq '^ *500 ' rate.log
     result $? "raw_ethernet_fs_rate: 500 rules"
-    try "the rules took the frames" "[ $(counter flow_rx_packets) -ge 4500 ]"
+    try "the rules received the frames" "[ $(counter flow_rx_packets) -ge 4500 ]"
     try "the provider's test of raw packets" "set -o pipefail; qrnic-packet-test $RDMA0 | tee packet.log && ! grep SKIP packet.log"
     try "the provider's test of flags" "set -o pipefail; qrnic-flags-test $RDMA0 | tee flags.log && ! grep SKIP flags.log"
     raw_queue_pairs >left.log
@@ -90,7 +90,7 @@ captured() {
         [ $status = 0 ] || show packets.log
         result $status "$name: tcpdump shows the packets, both ways"
         tcpdump -n -r network.pcap >network.log 2>&1
-        try "$name: the kernel has seen none" "! grep UDP network.log"
+        try "$name: the kernel has received none" "! grep UDP network.log"
         try "$name: with their neighbours' frames" "tcpdump -n -r sniffer.pcap tcp port 18515 | grep -q 'Flags \[S\]'"
     else
         tests=$((tests + 3))

@@ -29,9 +29,9 @@ transfer() {
 }
 # Each captured frame has valid checksums, and none is longer than the MTU.
 looked_at() {
-    try "$1: each frame of it is right" "[ $GUEST = 2 ] || [ \$(grep -c 'cksum 0x[0-9a-f]* (correct)' wire.log) -gt 500 ] &&
+    try "$1: each frame has valid checksums" "[ $GUEST = 2 ] || [ \$(grep -c 'cksum 0x[0-9a-f]* (correct)' wire.log) -gt 500 ] &&
         { [ $GUEST = 2 ] || ! grep -m 3 -i 'incorrect\|bad cksum\|wrong' wire.log; }"
-    try "$1: none is too long" "[ $GUEST = 2 ] || awk 'match(\$0, / length [0-9]+: /) { n = substr(\$0, RSTART + 8) + 0; if (n > most) most = n }
+    try "$1: no frame is too long" "[ $GUEST = 2 ] || awk 'match(\$0, / length [0-9]+: /) { n = substr(\$0, RSTART + 8) + 0; if (n > most) most = n }
         END { print most; exit !(most > 1400 && most <= $2) }' wire.log"
 }
 # sent NAME BEFORE YES|no: guest 2 has (not) passed several frames to the device as one
@@ -88,14 +88,14 @@ export -f says
 both "without moderation" "says 'Adaptive RX: off TX: off' && says 'rx-usecs: 0' && says 'tx-frames: 0'"
 both "moderation is set" "ethtool -C $NIC0 rx-usecs 3000 rx-frames 32 tx-usecs 3000 && says 'rx-usecs: 3000' && says 'rx-frames: 32'"
 barrier moderated
-both "an event waits" "t=\$(quickest); echo \$t; [ \$t -ge 3000 ]"
+both "an event is delayed" "t=\$(quickest); echo \$t; [ \$t -ge 3000 ]"
 ratio "rx-usecs 3000 rx-frames 32"
 both "the queues are replaced with it" "ethtool -G $NIC0 rx 256 && says 'rx-frames: 32' && t=\$(quickest) && echo \$t && [ \$t -ge 3000 ]"
 both "a limit of frames without a time, and values above the limits, are rejected" "! ethtool -C $NIC0 rx-usecs 0 rx-frames 8 &&
     ! ethtool -C $NIC0 rx-usecs 65536 && ! ethtool -C $NIC0 tx-frames 100000 && says 'rx-usecs: 3000'"
 both "DIM is turned on" "ethtool -C $NIC0 adaptive-rx on adaptive-tx on && says 'Adaptive RX: on TX: on'"
 ratio "adaptive-rx on adaptive-tx on"
-both "it has chosen less than was set" "for i in 1 2 3 4 5 6 7 8; do ping -q -f -c 300 guest$PEER >/dev/null; done
+both "DIM has chosen a shorter delay than was set" "for i in 1 2 3 4 5 6 7 8; do ping -q -f -c 300 guest$PEER >/dev/null; done
     t=\$(quickest); echo \$t; [ \$t -lt 3000 ]"
 both "moderation is turned off" "ethtool -C $NIC0 adaptive-rx off adaptive-tx off rx-usecs 0 rx-frames 0 tx-usecs 0 tx-frames 0 &&
     t=\$(quickest) && echo \$t && [ \$t -lt 3000 ]"

@@ -90,7 +90,7 @@ for program in drop tx redirect aborted; do
     counter=rx_xdp_$program
     [ $program != aborted ] || counter=rx_xdp_drop
     before=$(count $counter)
-    first "$program is attached in place of what was there" "attach off && attach $program"
+    first "$program replaces the former program" "attach off && attach $program"
     echoes
     case $program in
         tx | redirect) expect "$program: each frame comes back, and none is answered" 0 50 ;;
@@ -105,7 +105,7 @@ ip link set tagged up
 ip neigh replace "10.78.0.$PEER" lladdr "$address" dev tagged nud permanent
 barrier tagged
 both "without a program the device strips tags" "ethtool -k $NIC0 | grep '^rx-vlan-offload: on'"
-first "tx is attached once more" "attach off && attach tx"
+first "tx is attached again" "attach off && attach tx"
 status=0
 if [ "$GUEST" = 2 ]; then
     tcpdump -U -n -e -Q in -i "$NIC0" -w tagged.pcap "vlan 7 and icmp" 2>tcpdump.log &
@@ -133,7 +133,7 @@ else
     ping -q -f -c 3000 -W 1 -w $((20 * TIME_FACTOR)) guest1 >/dev/null 2>&1
 fi
 together $status "programs and rings change under traffic"
-first "an MTU with more than a page is refused" "! ip link set $NIC0 mtu 9000"
+first "an MTU of more than a page is rejected" "! ip link set $NIC0 mtu 9000"
 first "off, and frames may be joined again" "attach off && feature on && ip link set $NIC0 mtu 9000 && ! attach pass && ip link set $NIC0 mtu 1500"
 echoes
 expect "off: all is answered" 50 0

@@ -35,12 +35,12 @@ both "a ring pair for each processor" "ethtool -l $NIC0; [ \$(channels) = 2 ] &&
 both "each processor sends through its own channel" "cd /sys/class/net/$NIC0/queues && [ \$((16#\$(cat tx-0/xps_cpus))) = 1 ] && [ \$((16#\$(cat tx-1/xps_cpus))) = 2 ]"
 both "each channel has its vector on another processor" "grep qrnic-comp /proc/interrupts; for irq in \$(awk '/qrnic-comp/ { print \$1 + 0 }' /proc/interrupts); do
     cat /proc/irq/\$irq/smp_affinity_list; done | sort -u | xargs | grep -x '0 1'"
-both "the table names both" "ethtool -x $NIC0 && [ \"\$(named)\" = '0 1' ] && ethtool -x $NIC0 | grep -q 'toeplitz: on'"
+both "the table contains both rings" "ethtool -x $NIC0 && [ \"\$(named)\" = '0 1' ] && ethtool -x $NIC0 | grep -q 'toeplitz: on'"
 both "the stack receives the hash" "ethtool -k $NIC0 | grep -q '^receive-hashing: on'"
 # Each boot has another random key, and some keys direct flows whose ports differ in few bits to one ring. With these
 # two keys the first differing bits of the ports decide.
 key=0b:30:55:7a:9f:c4:e9:0e:33:58:7d:a2:c7:ec:11:36:5b:80:a5:ca:ef:14:39:5e:83:a8:cd:f2:17:3c:61:86:ab:d0:f5:1a:3f:64:89:ae
-both "a key" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
+both "a hash key is set" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
 tx0=$(count tx0_packets) tx1=$(count tx1_packets)
 spread "flows of TCP" "$flows" "0 1"
 status=0
@@ -53,10 +53,10 @@ both "weights" "ethtool -X $NIC0 weight 1 0 && [ \"\$(named)\" = 0 ]"
 spread "flows of TCP with 'weight 1 0'" "$flows" 0
 both "weights, the other ring" "ethtool -X $NIC0 weight 0 1 && [ \"\$(named)\" = 1 ]"
 spread "flows of TCP with 'weight 0 1'" "$flows" 1
-both "a ring that the table names stays" "! ethtool -L $NIC0 combined 1 && [ \$(channels) = 2 ]"
-both "the table as it was" "ethtool -X $NIC0 default && [ \"\$(named)\" = '0 1' ]"
+both "a ring in the table cannot be removed" "! ethtool -L $NIC0 combined 1 && [ \$(channels) = 2 ]"
+both "the table is unchanged" "ethtool -X $NIC0 default && [ \"\$(named)\" = '0 1' ]"
 key=4d:52:57:5c:61:66:6b:70:75:7a:7f:84:89:8e:93:98:9d:a2:a7:ac:b1:b6:bb:c0:c5:ca:cf:d4:d9:de:e3:e8:ed:f2:f7:fc:01:06:0b:10
-both "another key" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
+both "another hash key is set" "ethtool -X $NIC0 hkey $key && ethtool -x $NIC0 | grep -q ^$key"
 spread "flows of TCP with the other key" "$flows" "0 1"
 both "another hash function is rejected" "! ethtool -X $NIC0 hfunc xor && ! ethtool -X $NIC0 equal 3"
 both "ports of UDP are not hashed" "! ethtool -n $NIC0 rx-flow-hash udp4 | grep -q 'L4 bytes' && ethtool -n $NIC0 rx-flow-hash tcp6 | grep -q 'L4 bytes'"
@@ -68,7 +68,7 @@ both "fields that the device cannot hash are rejected" "! ethtool -N $NIC0 rx-fl
 
 both "one ring pair" "ethtool -L $NIC0 combined 1 && [ \$(channels) = 1 ] && ping -c 3 -i 0.2 -W 5 guest$PEER && [ \"\$(named)\" = 0 ]"
 spread "flows of TCP with one ring pair" "$flows" 0
-both "two again, while the netdev is down" "ip link set $NIC0 down && ethtool -L $NIC0 combined 2 && ethtool -X $NIC0 equal 2 && ip link set $NIC0 up &&
+both "two ring pairs again, while the netdev is down" "ip link set $NIC0 down && ethtool -L $NIC0 combined 2 && ethtool -X $NIC0 equal 2 && ip link set $NIC0 up &&
     ip addr replace fd77::$GUEST/64 dev $NIC0 && wait_until 20 grep -q 1 /sys/class/net/$NIC0/carrier"
 both "ping" "ping -c 3 -i 0.2 -W 5 guest$PEER && ethtool -X $NIC0 default"
 spread "flows of TCP with two again" "$flows" "0 1"
@@ -100,7 +100,7 @@ gone_queue() {
 }
 status=0
 gone_queue >gone.log 2>&1 || { status=$?; show gone.log; }
-together $status "frames for a queue that is gone are dropped"
+together $status "frames for a removed queue are dropped"
 
 # The process that opens an interface may wait for memory for the receive buffers.
 # shellcheck disable=SC2317  # called through both
@@ -204,7 +204,7 @@ fi
 together $status "a reset of the device under load"
 status=0
 [ "$GUEST" = 2 ] || { bounded 30 modprobe -r qrnic_ib && bounded 30 modprobe -r qrnic; } || status=$?
-together $status "the modules leave under load"
+together $status "the modules are unloaded under load"
 kill -KILL $load
 wait $load 2>/dev/null
 status=0

@@ -188,17 +188,17 @@ fi
 barrier "lies" "${lies:-0}"
 if [ "${BARRIER_VALUES%% *}" = 1 ]; then
     for continues in 1 54 66 255; do
-        one "a lie: each frame continues another, $continues" "modprobe lie continues=$continues"
+        one "invalid: each frame continues another, $continues" "modprobe lie continues=$continues"
         if [ "$GUEST" = 2 ]; then
             timeout 3 iperf3 -c guest1 -t 1 >/dev/null 2>&1
         else
             timeout 4 iperf3 -s -1 >/dev/null 2>&1
         fi
-        one "it was told, and nothing broke" "[ \$(cat /sys/module/lie/parameters/told) -gt 0 ] && modprobe -r lie"
+        one "the device reported invalid values, and the kernel works" "[ \$(cat /sys/module/lie/parameters/told) -gt 0 ] && modprobe -r lie"
     done
     joined "with an honest device" guest1 yes
 else
-    skip "a device that lies" "this kernel has no module for it: $(tail -n 1 lie.log)"
+    skip "a device with invalid values" "this kernel has no module for it: $(tail -n 1 lie.log)"
 fi
 try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
     [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"

@@ -46,7 +46,7 @@ end_load() {
     if ! wait_until 60 all_ended; then
         status=1
         while read -r process; do
-            held "$process"
+            show_process "$process"
             kill -KILL "$process"
         done <running.log
     fi
@@ -70,10 +70,10 @@ for round in 1 2; do
     load $round
     status=0
     [ "$GUEST" = 1 ] || bounded 30 modprobe -r qrnic_ib || status=$?
-    together $status "qrnic_ib leaves under load ($round)"
+    together $status "qrnic_ib is unloaded under load ($round)"
     status=0
     [ "$GUEST" = 1 ] || bounded 30 modprobe -r qrnic || status=$?
-    together $status "qrnic leaves under load ($round)"
+    together $status "qrnic is unloaded under load ($round)"
     end_load $round
     status=0
     [ "$GUEST" = 1 ] || again || status=$?

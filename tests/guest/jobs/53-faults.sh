@@ -34,7 +34,7 @@ while [ $nth -le "$limit" ]; do
     bound || refused=$((refused + 1))
     nth=$((nth + 1))
 done
-echo "# $((nth - 1)) allocations of the probe failed, $refused times the driver refused the device"
+echo "# $((nth - 1)) allocations of the probe failed, and the driver rejected the device $refused times"
 try "the driver survives failed allocations in its probe" "[ $nth -gt 10 ] && [ $refused -gt 5 ]"
 unbind
 try "and starts when they succeed" "echo $address >/sys/bus/pci/drivers/qrnic/bind && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"

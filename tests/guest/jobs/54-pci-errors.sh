@@ -66,7 +66,7 @@ status=0
 wait_until 20 grep -q DEVICE_FATAL events.log || { status=1; show events.log; }
 kill $server $client $watch 2>/dev/null
 wait_until 20 ended $server && wait_until 20 ended $client && wait_until 20 ended $watch || status=2
-result $status "its users receive the event, and can end"
+result $status "its users receive the event, and can be ended"
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 alone "afterwards it works as before" 18515 \

@@ -74,9 +74,9 @@ for round in 1 2; do
     result $? "RDMA traffic is running ($round)"
     host_qmp '{"execute":"device_del","arguments":{"id":"nic1"}}' >/dev/null
     wait_until 30 gone
-    result $? "the adapter leaves under load ($round)"
+    result $? "the adapter is unplugged under load ($round)"
     end_load
-    alone "the other one works on ($round)" 18515 \
+    alone "the other adapter continues to work ($round)" 18515 \
         "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 localhost"
     # Fails while a part of the first adapter still uses the backend.
     host_qmp "{\"execute\":\"device_add\",\"arguments\":{\"driver\":\"qrnic\",\"id\":\"nic1\",\"bus\":\"port1\",\"netdev\":\"net1\",\"mac\":\"$mac\"}}" >add.log &&

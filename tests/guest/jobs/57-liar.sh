@@ -27,13 +27,13 @@ export address driver
 export -f bind told limit within open_it
 
 if ! modprobe lie 2>lie.log; then
-    skip "a device that lies" "this kernel has no module for it: $(tail -n 1 lie.log)"
+    skip "a device with invalid values" "this kernel has no module for it: $(tail -n 1 lie.log)"
     finish
 fi
 
 unbind
 liar opcode=0x2 offset=8 length=120 byte=0xff
-try "limits beyond everything: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
+try "limits of the maximum value: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
 nic_export
 try "and reports its limits" "within max_cqe 1048576 && within max_sge 30 && within max_qp 1048576 &&
     within max_qp_rd_atom 128 && within max_srq_wr 32767 && within max_qp_wr 65536"
@@ -44,17 +44,17 @@ unbind
 liar opcode=0x2 offset=8 length=120 byte=0
 try "limits of 0: the driver rejects the device" "! bind && told && dmesg | grep 'limits too low'"
 liar opcode=0x3 offset=24 length=8 byte=0xff
-try "GIDs and P_Keys without end: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
+try "maximum numbers of GIDs and P_Keys: the driver starts" "bind && told && nic_setup && nic_export && [ -n \"\$RDMA0\" ]"
 nic_export
 try "with as many as it can hold" "[ \$(ls /sys/class/infiniband/$RDMA0/ports/1/gids | wc -l) = 1024 ] &&
     [ \$(ls /sys/class/infiniband/$RDMA0/ports/1/pkeys | wc -l) = 1 ]"
 unbind
 liar opcode=0x3 offset=16 length=6 byte=0xff
-try "no MAC address: the driver makes one" "bind && told &&
+try "no MAC address: the driver generates one" "bind && told &&
     read -r mac </sys/bus/pci/devices/$address/net/*/address && echo \$mac && [ \$mac != ff:ff:ff:ff:ff:ff ]"
 unbind
 liar opcode=0x3 offset=8 length=4 byte=0
-try "an MTU of nothing: that of the contract" "bind && told &&
+try "an MTU of 0: the driver uses the MTU of the contract" "bind && told &&
     read -r mtu </sys/bus/pci/devices/$address/net/*/mtu && [ \$mtu = 68 ]"
 unbind
 liar opcode=0x2 offset=72 length=1 byte=1
@@ -64,7 +64,7 @@ try "another number of counters: none are shown, and RDMA works" "bind && told &
 nic_export
 unbind
 liar opcode=0x2 offset=68 length=4 byte=0
-try "a clock that stands still: no timestamps" "bind && told && nic_setup && nic_export &&
+try "a clock that does not run: no timestamps" "bind && told && nic_setup && nic_export &&
     ! ibv_devinfo -v -d \$RDMA0 | grep 'hca_core_clock:.*[1-9]' &&
     ibv_devinfo -v -d \$RDMA0 | grep 'max_cqe:'"
 nic_export
@@ -120,7 +120,7 @@ try "events of an unknown type: ignored" \
 modprobe -r lie
 echo 20 >"$poll"
 gid=$(gid_index "$RDMA0" 4)
-alone "ibv_rc_pingpong with an honest device" 18515 \
+alone "ibv_rc_pingpong with valid values" 18515 \
     "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 100 localhost"
 kernel_clean "the kernel log is clean"
 finish

@@ -233,7 +233,7 @@ for lost in fatal unreachable unplugged; do
     [ -z "$writer" ] || { wait_until 60 ended $writer || status=9; }
     barrier "host-$round"
     [ "$GUEST" != $target ] || timeout $((100 * TIME_FACTOR)) bash -c target_down >step.log 2>&1 || { status=$?; show step.log; }
-    together $status "$lost: the users of NVMe over Fabrics leave"
+    together $status "$lost: the users of NVMe over Fabrics end"
 
     rping_again "$lost: rping afterwards" $((7100 + round))
     gid=$(gid_index "$RDMA0" 4)
@@ -245,6 +245,6 @@ status=0
 timeout $((100 * TIME_FACTOR)) modprobe -r rds_rdma >step.log 2>&1 || { status=$?; show step.log; }
 timeout $((100 * TIME_FACTOR)) modprobe -r qrnic_ib >step.log 2>&1 || { status=$?; show step.log; }
 timeout $((100 * TIME_FACTOR)) modprobe -r qrnic >step.log 2>&1 || { status=$?; show step.log; }
-together $status "the modules leave"
+together $status "the modules are unloaded"
 kernel_clean "the kernel logs are clean"
 finish

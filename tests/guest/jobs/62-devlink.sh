@@ -21,7 +21,7 @@ break_it() {
     ethtool -S "$NIC0" >/dev/null
 }
 
-try "devlink knows driver, serial number and version" "devlink dev info $device | tee /dev/stderr >info.log &&
+try "devlink shows driver, serial number and version" "devlink dev info $device | tee /dev/stderr >info.log &&
     grep -q 'driver qrnic' info.log && grep -Eq 'fw.mgmt.api [0-9]+\.[0-9]+' info.log && ! grep -q 'fw ' info.log &&
     grep -q \"serial_number \$(lspci -vv -s $address | sed -n 's/.*Device Serial Number //p' | tr -d -)\" info.log"
 try "its health is good" "devlink health show $device reporter fw_fatal | tee /dev/stderr | grep -q 'state healthy error 0'"
@@ -74,9 +74,9 @@ result $? "and reports it"
 # shellcheck disable=SC2317  # called through wait_until
 detached() { ip link set "$NIC0" mtu 1400 2>&1 | grep 'No such device'; }
 wait_until 10 detached
-result $? "the network device is detached meanwhile"
+result $? "the network device is detached until then"
 try "congestion control can be neither read nor set meanwhile" "! cat $cc/np_enable && ! echo 3 >$cc/rp_threshold"
-try "until the administrator orders it" "devlink health recover $device reporter fw_fatal"
+try "until the administrator requests it" "devlink health recover $device reporter fw_fatal"
 nic_export
 wait_until 20 working
 result $? "the adapter works again"
@@ -85,7 +85,7 @@ wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 2 ]"
 try "a reload helps, too" "devlink dev reload $device"
 nic_export
 wait_until 20 working && [ "$(health state)" = healthy ]
-result $? "and then all is well"
+result $? "and then RDMA works"
 break_it
 wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 3 ]" && [ "$(health state)" = error ]
 result $? "a failure is left to the administrator again"

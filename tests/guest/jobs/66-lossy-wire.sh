@@ -20,8 +20,8 @@ mark_now() {
     (cd "$counters" && grep . -- *) >before
 }
 count() { echo $(($(cat "$counters/$1") - $(sed -n "s/^$1://p" before))); }
-# tell NAME VALUE: exchanges a value; that of guest 1 is in $first, that of guest 2 in $second
-tell() {
+# exchange NAME VALUE: exchanges a value; that of guest 1 is in $first, that of guest 2 in $second
+exchange() {
     barrier "$1" "$2"
     first=${BARRIER_VALUES% *} second=${BARRIER_VALUES#* }
 }
@@ -42,16 +42,16 @@ perf() {
     local command="$2 -d $RDMA0 -x $gid -F -u 14 -s 65536 -n $MESSAGES" sent
     mark_now
     pair "$2, $1" 18515 "$command" "$command guest1"
-    tell "goodput-$tests" "$(awk '$1 == 65536 { print $4 }' pair.log)"
+    exchange "goodput-$tests" "$(awk '$1 == 65536 { print $4 }' pair.log)"
     goodput["$1,$2"]=$second
     # The responder resends lost read responses, but the device has no counter of them. Therefore their number is that
     # of all sent packets minus the packets of the data.
     sent=$(count retransmissions)
     [ "$2-$GUEST" != ib_read_bw-1 ] || sent=$(($(count roce_tx_packets) - MESSAGES * 64))
-    tell "again-$tests" "$sent"
+    exchange "again-$tests" "$sent"
     again["$1,$2"]=$second
     [ "$2" != ib_read_bw ] || again["$1,$2"]=$first
-    ratio "$2, $1" "${goodput["$1,$2"]}" "${goodput["go-back-N$dcqcn,$2"]}" "; ${again["$1,$2"]} packets again"
+    ratio "$2, $1" "${goodput["$1,$2"]}" "${goodput["go-back-N$dcqcn,$2"]}" "; ${again["$1,$2"]} packets retransmitted"
 }
 ratio() {
     awk -v name="$1" -v one="$2" -v other="$3" -v rest="$4" 'BEGIN {
@@ -71,10 +71,10 @@ verified() {
         "QRNIC_ADAPTIVE_ROUTING=0 fifo_exchange -d $RDMA0 -g $gid & [ $2 = 0 ] || wait_until 30 shows $2 && wait \$!" \
         "QRNIC_ADAPTIVE_ROUTING=0 fifo_exchange -d $RDMA0 -g $gid $adaptive guest1 & [ $2 = 0 ] || wait_until 30 shows $2 && wait \$!"
     if [ "$adaptive" ]; then
-        each "packets were placed ahead, $1" "[ \$(count placed_packets) -gt 0 ] && grep -q 'adaptive routing: yes' pair.log" \
+        each "packets were placed out of order, $1" "[ \$(count placed_packets) -gt 0 ] && grep -q 'adaptive routing: yes' pair.log" \
             "grep -q 'adaptive routing: yes' pair.log"
     else
-        each "nothing was placed ahead, $1" "[ \$(count placed_packets) = 0 ]" "[ \$(count placed_packets) = 0 ]"
+        each "no packet was placed out of order, $1" "[ \$(count placed_packets) = 0 ]" "[ \$(count placed_packets) = 0 ]"
     fi
 }
 
@@ -108,13 +108,13 @@ for dcqcn in "" ", DCQCN"; do
     done
     for program in ib_write_bw ib_send_bw; do
         [ $((4 * again["selective repeat$dcqcn,$program"])) -lt "${again["go-back-N$dcqcn,$program"]}" ]
-        result $? "$program: selective repeat sends less again than a fourth of what go-back-N does$dcqcn"
+        result $? "$program: selective repeat retransmits less than a fourth of the packets of go-back-N$dcqcn"
     done
     if [ -z "$dcqcn" ]; then
-        each "no CNPs where nobody asks for them" "cat $counters/{np_cnp_sent,rp_cnp_handled} | cmp - cnps.before" \
+        each "no CNPs are sent without DCQCN" "cat $counters/{np_cnp_sent,rp_cnp_handled} | cmp - cnps.before" \
             "cat $counters/{np_cnp_sent,rp_cnp_handled} | cmp - cnps.before"
     else
-        each "marks are answered by CNPs, which are followed" "[ \$(cat $counters/np_cnp_sent) -gt 0 ]" "[ \$(cat $counters/rp_cnp_handled) -gt 0 ]"
+        each "CNPs are sent for marks, and handled" "[ \$(cat $counters/np_cnp_sent) -gt 0 ]" "[ \$(cat $counters/rp_cnp_handled) -gt 0 ]"
     fi
 done
 
@@ -126,10 +126,10 @@ if [ "$GUEST" = 1 ]; then
     wait "$capture"
     marks=$(frames "src host 10.77.0.2 and ip[1] & 3 = 3") cnps=$(frames "src host 10.77.0.1 and udp[8] = 0x81")
     sacks=$(frames "src host 10.77.0.1 and udp[8] = 0x1f") alone=$(frames "udp[8] = 0x0a and udp[16] & 0x0a = 0x0a")
-    echo "# captured: $marks marked packets, $cnps CNPs, $sacks SACKs, $alone packets of writes that may take any path"
+    echo "# captured: $marks marked packets, $cnps CNPs, $sacks SACKs, $alone packets of writes that may use any path"
     [ "$marks" -gt 0 ] && [ "$cnps" -gt 0 ] && [ "$sacks" -gt 0 ] && [ "$alone" -gt 0 ] || status=1
 fi
-together $status "tcpdump shows marks, CNPs, SACKs, and packets that stand alone"
+together $status "tcpdump shows marks, CNPs, SACKs, and self-contained packets of writes"
 dcqcn 0 "$NIC0"
 unset QRNIC_SELECTIVE_REPEAT QRNIC_ADAPTIVE_ROUTING
 
@@ -184,7 +184,7 @@ if [ "$GUEST" = 2 ] && [ $status = 0 ]; then
     awk -v start="$start" -v written="$written" -v end="$end" \
         'BEGIN { printf "# NVMe over Fabrics: %.2f MiB/s written, %.2f MiB/s read\n", 4 / (written - start), 4 / (end - written) }'
 fi
-each "NVMe over Fabrics: what came out of order is kept" true "[ \$(count buffered_packets) -gt 0 ] && [ \$(count placed_packets) = 0 ]"
+each "NVMe over Fabrics: packets out of order are buffered" true "[ \$(count buffered_packets) -gt 0 ] && [ \$(count placed_packets) = 0 ]"
 status=0
 [ "$GUEST" = 1 ] || { echo 1 >/sys/class/nvme/nvme0/delete_controller; } >step.log 2>&1 || status=1
 together $status "NVMe over Fabrics: the host disconnects"
@@ -218,6 +218,6 @@ if [ "$GUEST" = 2 ]; then
         show capture.log
     fi
 fi
-together $status "Soft-RoCE sees no opcode that the specification does not know"
+together $status "Soft-RoCE receives only opcodes of the specification"
 kernel_clean "the kernel logs are clean"
 finish

@@ -9,6 +9,6 @@ TRY_TIMEOUT=$((150 * TIME_FACTOR))
 gid=$(gid_index "$RDMA0" 4)
 pair "atomic writes, flushes and device memory at both ends" 18610 \
     "python3 /etc/qrnic/remote_memory.py $RDMA0 $gid" "python3 /etc/qrnic/remote_memory.py $RDMA0 $gid guest1"
-try "flushes came in" "grep -qv '^0' /sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_flush"
+try "flushes were received" "grep -qv '^0' /sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_flush"
 kernel_clean "the kernel logs are clean"
 finish

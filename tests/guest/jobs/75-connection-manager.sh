@@ -22,7 +22,7 @@ for family in IPv4 IPv6; do
     tool "rping, $family" listening "rping -s -a $any -C 20 -V" "rping -c -a $one -C 20 -V"
     tool "rping with messages of 60,000 bytes, $family" listening \
         "rping -s -a $any -C 10 -V -S 60000" "rping -c -a $one -C 10 -V -S 60000"
-    tool "rping with QPs that the program moves itself, $family" listening \
+    tool "rping with QPs whose state the program modifies, $family" listening \
         "rping -s -a $any -C 5 -V -q" "rping -c -a $one -C 5 -V -q"
     tool "ucmatose, 20 connections, $family" listening \
         "ucmatose -f $format -b $one -c 20 -C 10 -S 1000" "ucmatose -f $format -s $one -b $two -c 20 -C 10 -S 1000"
@@ -43,7 +43,7 @@ together $copied "rcopy has copied the data"
 tool "rdma_xserver and rdma_xclient, RC" listening "rdma_xserver" "rdma_xclient -s 10.77.0.1"
 tool "rdma_xserver and rdma_xclient, XRC" listening "rdma_xserver -c x" "rdma_xclient -c x -s 10.77.0.1"
 tool "mckey" "joined 030201EF" "mckey -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
-tool "mckey -l, which blocks what the sender itself joined" "joined 030201EF" "mckey -l -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -l -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
+tool "mckey -l, which blocks the loopback of multicast datagrams" "joined 030201EF" "mckey -l -m 239.1.2.3 -b 10.77.0.1 -C 10" "mckey -l -m 239.1.2.3 -b 10.77.0.2 -s -C 10"
 fault_of linux 6.12 "mckey, IPv6" "rdma_cm joins no IPv6 groups with RoCEv2 (cma_iboe_join_multicast)"
 fault_of rdma-core 56.1 "udpong" "rsockets make an address handle without a GRH, which no RoCE adapter can have"
 kernel_clean "the kernel logs are clean"

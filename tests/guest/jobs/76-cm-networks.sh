@@ -131,22 +131,22 @@ for kind in VLAN macvlan; do
         interface=apart net=79
         step "a macvlan" ip link add link "$NIC0" name apart type macvlan mode bridge
     fi
-    step "the $kind goes into it" ip link set "$interface" netns apart
+    step "the $kind moves into it" ip link set "$interface" netns apart
     inside="ip netns exec apart"
     step "its addresses there are GIDs" addresses $interface $net
     both_families "$kind in a namespace" $net
     inside=
     # The test waits, because the kernel destroys the namespace and its interfaces some time later.
-    step "the namespace ends" ip netns del apart
-    step "with its GIDs" wait_until 20 has_gids "$interface" 0
+    step "the namespace is deleted" ip netns del apart
+    step "and its GIDs with it" wait_until 20 has_gids "$interface" 0
 done
 step "a namespace for the interface itself" ip netns add apart
-step "the interface goes into it" ip link set "$NIC0" netns apart
+step "the interface moves into it" ip link set "$NIC0" netns apart
 inside="ip netns exec apart"
 step "its addresses there are GIDs" addresses "$NIC0" 80
 both_families "the interface in a namespace" 80
 inside=
-step "the namespace ends" ip netns del apart
+step "the namespace is deleted" ip netns del apart
 step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
 step "the addresses are GIDs again" addresses "$NIC0" 77
 
@@ -154,8 +154,8 @@ step "the addresses are GIDs again" addresses "$NIC0" 77
 step "namespaces are exclusive" rdma system set netns exclusive
 step "a namespace for the adapter" ip netns add apart
 step "another one" ip netns add third
-step "the interface goes into it" ip link set "$NIC0" netns apart
-step "the adapter goes into it" rdma dev set "$RDMA0" netns apart
+step "the interface moves into it" ip link set "$NIC0" netns apart
+step "the adapter moves into it" rdma dev set "$RDMA0" netns apart
 inside="ip netns exec apart"
 step "it is there" seen
 step "its addresses there are GIDs" addresses "$NIC0" 81
@@ -187,7 +187,7 @@ move_used() {
     wait "$user"
     wait_until 20 has_gids "$NIC0" 3
 }
-step "it is unloaded while it is used, and loaded again" move_used
+step "the adapter moves to another namespace while it is used, and back" move_used
 both_families "then" 81
 for inside in "" "ip netns exec third"; do
     where=${inside:-"the first namespace"}
@@ -203,12 +203,12 @@ unreached() {
 }
 step "nor by the address of a macvlan" unreached
 inside=
-step "the adapter's namespace ends" ip netns del apart
+step "the namespace of the adapter is deleted" ip netns del apart
 step "the interface is back" wait_until 20 test -e "/sys/class/net/$NIC0"
 step "the adapter is back" wait_until 20 seen
 step "the addresses are GIDs again" addresses "$NIC0" 77
 both_families "after its return" 77
-step "the other one ends" ip netns del third
+step "the other namespace is deleted" ip netns del third
 step "namespaces share" wait_until 20 rdma system set netns shared
 kernel_clean "the kernel logs are clean"
 finish

@@ -155,7 +155,7 @@ fi
 [ $status = 0 ] || show step.log
 together $status "RDS: 200 messages of 1 to 60,000 bytes"
 modprobe -r rds_rdma >step.log 2>&1 || { status=$?; show step.log; }
-together $status "RDS: its modules go"
+together $status "RDS: its modules are unloaded"
 
 kernel_clean "the kernel logs are clean"
 finish

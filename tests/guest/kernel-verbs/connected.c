@@ -843,7 +843,7 @@ static const struct {
 	{ "shared receive queue", test_srq },
 	{ "datagrams", test_datagram },
 	{ "unreliable connection", test_unreliable },
-	{ "completions of nobody", test_untrusted },
+	{ "invalid completions", test_untrusted },
 	{ "overrun of the CQ", test_overrun },
 };
 

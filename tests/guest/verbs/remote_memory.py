@@ -50,7 +50,7 @@ class Peer:
         self.file.write(json.dumps(mine) + "\n")
         self.file.flush()
         line = self.file.readline()
-        check(line, "the other end went away")
+        check(line, "the peer has ended")
         return json.loads(line)
 
 
@@ -192,7 +192,7 @@ def main():
     parser.add_argument("device")
     parser.add_argument("gid_index", type=int)
     parser.add_argument("server", nargs="?")
-    parser.add_argument("--no-flush", action="store_true", help="the other end's flushes are not what they should be")
+    parser.add_argument("--no-flush", action="store_true", help="the peer does not support flushes of the standard")
     args = parser.parse_args()
     peer = Peer(args.server)
     end = End(args.device, args.gid_index, peer, not args.no_flush)
