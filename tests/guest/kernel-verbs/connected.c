@@ -577,7 +577,7 @@ static bool events_become(struct test *test, int wanted)
 			return false;
 		usleep_range(50, 100);
 	}
-	/* The number must not change any more. */
+	/* Waits longer, because an event too many may arrive late. */
 	msleep(20);
 	return atomic_read(&test->completion_events) == wanted;
 }

@@ -19,7 +19,7 @@ KINDS = {"never": "SKIP", "not-yet": "SKIP not yet:", "fails": "SKIP not yet, fa
 
 
 class Agreement:
-    """The agreed skips: lines 'KIND | TEST | TEXT IN THE MESSAGE | REASON'."""
+    """Contains the agreed skips: lines 'KIND | TEST | TEXT IN THE MESSAGE | REASON'."""
 
     def __init__(self, path):
         self.rules = []
@@ -54,7 +54,7 @@ class Agreement:
 
 
 class TapResult(unittest.TestResult):
-    """Prints one TAP line for each test, and what went wrong before it."""
+    """Prints one TAP line for each test, after the messages of a failure."""
 
     agreement = None
     count = 0
@@ -94,8 +94,8 @@ class TapResult(unittest.TestResult):
 
 
 class OtherAdapters:
-    """Stands in for pyverbs' modules for other vendors' adapters where those were not built. The suite's common
-    files import names from them, for tests that are not here: a name is all that there is."""
+    """Replaces pyverbs' modules for adapters of other vendors if they were not built. Common files of the suite import
+    names from these modules. An empty class for each name is enough, because tests of these adapters do not run."""
 
     @classmethod
     def find_spec(cls, name, _path=None, _target=None):
@@ -119,7 +119,7 @@ class OtherAdapters:
 
 
 class TapRunner:
-    """Stands in for unittest's runner, which run_tests.py has unittest.main() make."""
+    """Replaces the runner of unittest, which unittest.main() creates for run_tests.py."""
 
     def __init__(self, **_):
         pass
@@ -153,7 +153,7 @@ def main():
     with open("count", "w", encoding="ascii") as file:
         file.write(f"tests={TapResult.count} failed=$((failed + {TapResult.bad}))\n")
     sys.stdout.flush()
-    # Not through Python's own end: what fork tests and leaked objects left is not judged.
+    # Ends without the cleanup of Python, because objects that fork tests have leaked must not change the result.
     os._exit(1 if TapResult.bad or status not in (0, 1, False, True) else 0)
 
 

@@ -39,7 +39,7 @@ def main():
     writable = e.IBV_ACCESS_LOCAL_WRITE
     verbs = {
         "reg_mr": lambda: MR(pd, 100, writable),
-        # More than all bounce buffers together
+        # More memory than all bounce buffers, so that a copy of it cannot succeed
         "reg_mr of much memory": lambda: MR(pd, 200 << 20, writable),
         "reg_mr on demand": lambda: MR(pd, LENGTH, writable | e.IBV_ACCESS_ON_DEMAND),
         "reg_mr on demand, implicit": lambda: MR(pd, 0, writable | e.IBV_ACCESS_ON_DEMAND, implicit=True),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Issues commands by way of verbs: short ones, or some for which the device takes its time.
+# Issues commands of the driver by verbs: short commands, or commands that need a long time in the device.
 # SPDX-License-Identifier: GPL-2.0-or-later
 """commands.py DEVICE short COUNT | DEVICE long COUNT: executes commands; long ones clear the device memory"""
 

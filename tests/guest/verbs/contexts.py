@@ -29,7 +29,7 @@ def main():
             contexts.append(Context(name=name))
     except PyverbsRDMAError as error:
         print(f"after {len(contexts)} contexts: {error}")
-    # The kernel may join mappings that are neighbours.
+    # Only the sum is compared, because the kernel may join adjacent mappings.
     mapped = sum(mappings())
     print(f"{len(contexts)} contexts with {mapped} bytes, {count} with {size} each expected")
     if mapped != len(contexts) * size:
