@@ -27,7 +27,7 @@ app() {
 unsupported() { ! dcb app "$@" >dcb.log 2>&1 && cat dcb.log && grep -q "not supported" dcb.log; }
 refused() { unsupported add dev "$NIC0" "$@" && [ -z "$(entries)" ]; }
 
-# Prints the state of the device.
+# Checks ETS as the device reports it: eight traffic classes, one for each priority.
 ets() { dcb ets show dev "$NIC0" >ets.log && cat ets.log && grep -q 'ets-cap 8 ' ets.log &&
     grep -q 'tc-tsa 0:ets 1:ets 2:ets 3:ets 4:ets 5:ets 6:ets 7:ets' ets.log &&
     grep -q 'prio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7' ets.log; }
@@ -174,7 +174,7 @@ def connected(*args):
 def moved(qp, *args):
     attr = QPAttr(qp_state=e.IBV_QPS_SQD)
     qp.modify(attr, e.IBV_QP_STATE)
-    # The address is in use until the send queue is drained.
+    # The test waits, because the address is in use until the send queue is drained.
     while qp.query(e.IBV_QP_STATE)[0].sq_draining:
         pass
     attr.ah_attr = address(*args)
@@ -229,7 +229,7 @@ reloaded() { devlink dev reload "$device" && nic_export && wait_until 20 nic_has
 step "a reload of the adapter" reloaded
 kept() { [ "$(entries)" = "26:3 " ] && level 3; }
 step "keeps the map" kept
-# The kernel deletes the entries of an interface that leaves the namespace.
+# The map is empty then, because the kernel deletes the entries of an interface that leaves the namespace.
 ip link del tagged
 away() { ip netns add apart && ip link set "$NIC0" netns apart && ip -n apart link set "$NIC0" netns 1; }
 back() { ip addr add "10.77.0.$GUEST/24" dev "$NIC0" && ip link set "$NIC0" up && wait_until 20 nic_has_gid "$NIC0"; }

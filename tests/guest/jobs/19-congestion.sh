@@ -189,7 +189,7 @@ status=0
 [ "$GUEST" != 2 ] || wait_until 30 fast_again || status=1
 together $status "without marks the rate recovers"
 step "and there are no more CNPs" "$none" "$none && [ \$rate -gt $((free / 4)) ]"
-# Nothing is lost on this wire.
+# Each CNP must arrive, because this wire loses no frame.
 total() { cat "$counters/$1"; }
 if [ "$GUEST" = 1 ]; then
     barrier cnps "$(total np_cnp_sent)"

@@ -15,7 +15,7 @@ counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/inline_cqes
 counted() {
     local name=$1 expected=$2 before
     shift 2
-    # A counter in the kernel may be 10 ms old.
+    # The test waits, because a counter of the kernel may be 10 ms old.
     sleep 0.1
     before=$(cat "$counter")
     "$@"

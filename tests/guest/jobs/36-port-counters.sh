@@ -114,7 +114,7 @@ assert first[0] > 500 * 1024 and first[3] > 500, first
 second = counters()
 assert all(b > a for a, b in zip(first, second)), (first, second)   # by the request and its response
 
-# A counter that was set continues from the new value, and stops at its maximum. The others are unchanged.
+# A counter that was set continues from the new value, and stops at its maximum. The others continue to count.
 assert counters(SET, 0x1000, (0xffffffff, 0, 0, 0))[0] == 0xffffffff
 third = counters()
 assert third[0] == 0xffffffff and third[1] > second[1], third

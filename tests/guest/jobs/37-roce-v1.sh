@@ -86,7 +86,7 @@ grep -q "RoCE v1" "$mode"
 together $? "RoCE v1 becomes the default of the connection manager"
 tool "rping, RoCE v1" listening "rping -s -a 10.77.0.1 -C 50 -V" "rping -c -a 10.77.0.1 -C 50 -V"
 tool "udaddy, RoCE v1" listening "udaddy -b 10.77.0.1 -c 2 -C 10" "udaddy -s 10.77.0.1 -b 10.77.0.2 -c 2 -C 10"
-# In a group of RoCE v1 the prefix of an IPv4 address is ff0e::ffff. Groups of IPv6 addresses exist, too.
+# With RoCE v1 the GID of an IPv4 group is its address after the prefix ff0e::ffff. An IPv6 group is tested, too.
 joined() { grep -q joined tool.log; }
 tool "mckey, RoCE v1" joined "stdbuf -oL mckey -m 239.1.2.3 -b 10.77.0.1 -C 30" "mckey -m 239.1.2.3 -b 10.77.0.2 -s -C 30"
 tool "mckey, RoCE v1, IPv6" joined "stdbuf -oL mckey -m ff0e::ef01:203 -b fd77::1 -C 30" \

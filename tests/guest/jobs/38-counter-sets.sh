@@ -13,7 +13,7 @@ hw_counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 of_qp() { rdma -j statistic qp show link "$link" | python3 -c "import json, sys
 print(sum(row.get('$1', 0) for row in json.load(sys.stdin)))"; }
 port() {
-    # Values may be 10 ms old.
+    # The test waits, because values may be 10 ms old.
     sleep 0.05
     cat "$hw_counters/$1"
 }

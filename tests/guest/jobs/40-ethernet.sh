@@ -21,7 +21,7 @@ ip link set vlan7 up
 barrier vlan
 both "ping over a VLAN" "ping -c 3 -i 0.2 -W 5 10.78.0.$PEER"
 ip link del vlan7
-# A service tag (802.1ad) and an inner tag make frames of full size longer.
+# Tests full-size frames with a service tag (802.1ad) and an inner tag, because each tag makes the frame longer.
 ip link add link "$NIC0" name service8 type vlan proto 802.1ad id 8
 ip link add link service8 name inner9 type vlan id 9
 ip addr add "10.79.0.$GUEST/24" dev service8

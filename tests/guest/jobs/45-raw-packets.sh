@@ -84,7 +84,7 @@ captured() {
         kill $sniffer $network
         wait $sniffer || status=$?
         wait $network
-        # 20 messages in each direction, each with an acknowledgement.
+        # There must be 80 packets: 20 messages in each direction, each with an acknowledgement.
         tcpdump -n -r sniffer.pcap udp port 4791 >packets.log 2>&1
         [ "$(grep -c 'UDP' packets.log)" -ge 80 ] || status=1
         [ $status = 0 ] || show packets.log

@@ -66,7 +66,7 @@ expect() {
 }
 
 mount -t bpf bpf /sys/fs/bpf 2>/dev/null
-# A program that drops all frames also drops ARP requests. The peer may start later than this guest.
+# Waits until the neighbour entry exists, because a program that drops all frames also drops ARP requests.
 # shellcheck disable=SC2317  # called through wait_until
 peer_known() {
     known_peers "10.77.0.$PEER"

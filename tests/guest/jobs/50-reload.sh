@@ -34,9 +34,9 @@ load() {
 # shellcheck disable=SC2317  # called through wait_until
 all_ended() { jobs -rp >running.log; [ ! -s running.log ]; }
 
-# A process whose device was removed ends by itself, or is ended here. The program iperf3 leaves its handler of
-# SIGTERM by a jump, in any of its threads, and may then wait for ever. So it is ended by SIGKILL. A process that does
-# not end then is blocked in the kernel, and its kernel stack is shown.
+# A process whose device was removed ends by itself, or is ended here. SIGKILL ends iperf3, because each of its threads
+# leaves the handler of SIGTERM by a jump, and may then wait for ever. A process that does not end then is blocked in
+# the kernel, and its kernel stack is shown.
 end_load() {
     local process status=0
     pkill -KILL iperf3

@@ -52,7 +52,7 @@ random.seed(5)
 messages = [random.randbytes(random.choice((1, 100, 4000, 4097, 60000))) for _ in range(100)]
 with socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0) as rds:
     rds.bind((f"10.77.0.{guest}", 4000))
-    # Messages to a socket that is not bound are not retransmitted.
+    # The peer starts after this, because messages to an unbound socket are not retransmitted.
     open("bound", "w").close()
     if guest == 2:
         for message in messages:

@@ -10,8 +10,8 @@ try "three RDMA devices" "[ \$(ls /sys/class/infiniband | wc -l) = 3 ]"
 try "the one without backend has no carrier" "ip link set $NIC2 up; sleep 0.5; [ \$(cat /sys/class/net/$NIC2/carrier) = 0 ]"
 try "and its port is down" "ibv_devinfo -d $RDMA2 | tee /dev/stderr | grep -q PORT_DOWN"
 try "the others' ports are active" "ibv_devinfo -d $RDMA0 | grep -q PORT_ACTIVE && ibv_devinfo -d $RDMA1 | grep -q PORT_ACTIVE"
-# Both addresses belong to this guest, so the kernel would send packets between them internally. Without their local
-# routes they are neighbours on the hub.
+# The local routes are deleted, because otherwise the kernel sends packets between its two addresses internally.
+# Without these routes the adapters are neighbours on the hub.
 mac() { cat "/sys/class/net/$1/address"; }
 ip route del local 10.77.0.1 dev "$NIC0" table local
 ip route del local 10.77.0.11 dev "$NIC1" table local
