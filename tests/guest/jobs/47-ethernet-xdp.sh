@@ -55,7 +55,7 @@ echoes() {
         kill -INT $!
         wait $!
         back=$(tcpdump -n -r back.pcap 2>/dev/null | grep -c "length 608")
-        echo "# guest2: $answers answers, $back came back"
+        echo "# guest2: $answers replies, $back frames returned"
     fi
     barrier "echoes-$tests"
 }
@@ -118,7 +118,7 @@ if [ "$GUEST" = 2 ]; then
     wait_until 10 all_tagged || status=1
     kill -INT $capture
     wait $capture
-    echo "# guest2: $(tagged) came back with their tag"
+    echo "# guest2: $(tagged) returned with their tag"
     all_tagged || status=1
 fi
 together $status "tx: each frame returns with its tag"

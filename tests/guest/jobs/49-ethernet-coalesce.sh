@@ -136,7 +136,7 @@ forwarded() {
     status=0
     frames=$(($(count rx_gro_hw_frames) - frames)) segmented=$(($(count eth_tx_segmented) - segmented))
     if [ "$GUEST" = 1 ]; then
-        echo "# $frames frames joined, $segmented times cut by the device"
+        echo "# $frames frames joined, $segmented packets segmented by the device"
         [ $frames -gt 500 ] && case $3 in yes) [ $segmented -gt 50 ] ;; no) [ $segmented = 0 ] ;; esac || status=1
     else
         tcpdump -n -vv -e -r far.pcap >far.txt 2>/dev/null

@@ -212,7 +212,7 @@ if [ "$GUEST" = 2 ]; then
     # Opcodes of RC except the reserved 0x15, of UD, and of CNP
     unknown=$(frames "$ours and (udp[8] > 0x17 or udp[8] = 0x15) and not (udp[8] = 0x64 or udp[8] = 0x65 or udp[8] = 0x81)")
     demanded=$(frames "$ours and udp[16] & 0x09 = 0x09") path=$(frames "$ours and udp[8] < 0x18 and udp[16] & 0x02 = 0x02")
-    echo "# captured: $demanded frames of ours that demand all, $path that take any path, $unknown of unknown opcodes"
+    echo "# captured: $demanded sent frames request all options, $path may use any path, $unknown of unknown opcodes"
     if [ "$demanded" -le 1000 ] || [ "$path" != 0 ] || [ "$unknown" != 0 ]; then
         status=1
         show capture.log
