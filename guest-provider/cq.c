@@ -16,9 +16,10 @@
 #include "cq.h"
 
 /*
- * The smallest CQ fills the rest of the page of its doorbell record. Some
- * programs request one CQE and have two completions, which works with other
- * adapters because they also round up.
+ * The smallest CQ has as many CQEs as fit into a page together with the
+ * doorbell record; the number is a power of two. Some programs request one CQE
+ * and have two completions, which works with other adapters because they also
+ * round up.
  */
 #define QRNIC_CQ_MIN_SIZE 32u
 

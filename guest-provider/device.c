@@ -2,8 +2,8 @@
 /*
  * device.c: the adapter: how it is recognised, attributes of adapter and port,
  * its clock, and doorbells. libibverbs calls the queries through the operations
- * of qrnic.c. All files that post or poll call qrnic_ring_doorbell(). No
- * function takes a lock.
+ * of qrnic.c. Files that post WQEs or request events call
+ * qrnic_ring_doorbell(). No function takes a lock.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -119,8 +119,8 @@ qrnic_alloc_parent_domain(struct ibv_context *context,
 
 	base = to_qrnic_pd(attr->pd);
 	/*
-	 * The parent domain of a parent domain belongs to the same PD, because
-	 * only a PD has keys
+	 * The parent domain of a parent domain has the same PD, so base never
+	 * is a parent domain itself
 	 */
 	if (base->base)
 		base = base->base;

@@ -70,8 +70,8 @@ static int cmd_destroy(struct qrnic_mkey *mkey)
 }
 
 /*
- * Allocates the buffer of the list, in pages of its own, because a child of a
- * fork would otherwise share them.
+ * Allocates the buffer of the list in pages of its own. Otherwise a child of a
+ * fork would lose other data, because it gets no registered page.
  */
 static int list_alloc(struct ibv_pd *pd, struct qrnic_mkey *mkey)
 {

@@ -231,8 +231,8 @@ static int modify_command(struct qrnic_qp *qp, struct ibv_qp_attr *attr,
 		cmd_ex.carrier_key = qp->carrier_key;
 	}
 	/*
-	 * The older command is used where it is enough, because older drivers
-	 * know no other
+	 * Only the extended command has a rate limit and attributes of the
+	 * provider. Other modifications use the older command.
 	 */
 	if (mask & IBV_QP_RATE_LIMIT || cmd_ex.drv_payload.comp_mask)
 		return ibv_cmd_modify_qp_ex(ibqp, attr, mask, &cmd_ex.ibv_cmd,
@@ -273,8 +273,9 @@ int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if (qp->is_dynamic && mask & IBV_QP_STATE &&
 	    attr->qp_state == IBV_QPS_RTR) {
 		/*
-		 * Only the extended command has a rate limit and attributes of
-		 * the provider. Other modifications use the older command.
+		 * The attributes are copied, because the structure of the
+		 * program may be const, and may be of a version without
+		 * rate_limit.
 		 */
 		memcpy(&own, attr, offsetof(struct ibv_qp_attr, rate_limit));
 		err = dynamic_to_rtr(qp, &own, &mask);

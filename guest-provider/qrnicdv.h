@@ -395,7 +395,8 @@ int qrnicdv_destroy_mkey(struct qrnicdv_mkey *mkey);
  * Returns: 0 or an errno value, which ibv_wr_complete() returns, too. EINVAL:
  * an argument is invalid. EBUSY: an earlier registration still uses the buffer
  * of the key. EOPNOTSUPP: the queue pair or the adapter does not support
- * indirect keys. ENOMEM: the send queue is full.
+ * indirect keys. If the send queue is full, only ibv_wr_complete() fails, with
+ * ENOMEM.
  */
 int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
 			const struct qrnicdv_mkey_layout *layout,

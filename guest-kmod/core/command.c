@@ -66,10 +66,11 @@ static int qrnic_cmd_result(struct qrnic_core *core, const struct qrnic_cmd *cmd
 }
 
 /*
- * Waits for the completion of an entry. Sets *control and returns 0, -EIO if
- * the queue was disabled, or -ETIMEDOUT if the device did not complete the
- * entry. If the completion does not come soon, the health of the device is
- * checked, because it may be in the fatal state.
+ * Waits for the completion of an entry. Returns 0 and sets *control if the
+ * device completed the entry. Returns -EIO if the queue was disabled, or
+ * -ETIMEDOUT if the device did not complete the entry. If the completion does
+ * not come soon, the health of the device is checked, because it may be in the
+ * fatal state.
  */
 static int qrnic_cmd_wait(struct qrnic_core *core, u32 index, u32 *control)
 {

@@ -3,12 +3,13 @@
  * command_ring.c: the command ring: its memory, entries, slots and mailboxes
  * (manual, Command queue).
  *
- * The callers are command.c, state.c and fatal.c. For each command the file
- * command.c submits an entry, polls or waits for it, and releases its slot. The
- * file state.c starts and stops the ring, and fatal.c aborts all commands in
- * flight. A slot owns one entry and two mailboxes, and is reused only after its
- * command has released it. The lock of the queue protects all state; the
- * interrupt handler of EQ 0 takes this lock, too.
+ * For each command the file command.c submits an entry, polls or waits for it,
+ * and releases its slot. The file pci.c allocates the ring, state.c starts and
+ * stops it, and fatal.c aborts all commands in flight. The file event.c selects
+ * events or polling, and passes completion events on. A slot owns one entry and
+ * two mailboxes, and is reused only after its command has released it. The lock
+ * of the queue protects all state; the interrupt handler of EQ 0 takes this
+ * lock, too.
  */
 #include "core/core.h"
 

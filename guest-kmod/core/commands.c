@@ -14,8 +14,9 @@ static_assert(QRNIC_NUM_COUNTERS * sizeof(__le64) <= QRNIC_CMD_MAILBOX);
 static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
 
 /*
- * Upper bounds of limits for which the contract has none. Above them an index,
- * a shift or a product in the driver would overflow. No valid device has more.
+ * Upper bounds of limits for which the contract has none. No valid device has
+ * more, and up to them no index, shift or product in the driver overflows.
+ * qrnic_caps_check() checks the needs of the Ethernet function.
  */
 #define QRNIC_GIDS_MAX 1024u
 #define QRNIC_RD_ATOMIC_MAX 128u

@@ -2,8 +2,8 @@
 /*
  * congestion.c: the parameters of congestion control (manual, Congestion
  * control). Each parameter is a file in
- * /sys/kernel/debug/qrnic/PCI-ADDRESS/cc_params, where mlx5_ib has files of the
- * same names.
+ * /sys/kernel/debug/qrnic/PCI-ADDRESS/cc_params. Users of mlx5_ib know the
+ * names of the files and of the directory.
  *
  * pci.c adds the files in probe and removes them in remove. A reset of the
  * device sets the default values again. Therefore each start of the device

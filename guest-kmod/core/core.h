@@ -157,8 +157,7 @@ enum qrnic_condition {
  * (the Ethernet interface). The core calls create once, then suspend and resume
  * in turns, and destroy at last. The operation create sets dev.netdev before
  * another part can find the netdev; destroy clears it. The operations fatal,
- * port_update and qp_event may come at any time, also before create has
- * returned.
+ * port_update and qp_event may come at any time, also before create.
  */
 struct qrnic_function_ops {
 	/*
@@ -225,8 +224,8 @@ struct qrnic_congestion {
 };
 
 /*
- * The adapter. Members without a lock are written only by probe, remove, or
- * while core->lock is held.
+ * The adapter. A member that names no lock and no other writer is written only
+ * by probe, remove, or while core->lock is held.
  */
 struct qrnic_core {
 	struct qrnic_dev dev;
@@ -310,15 +309,21 @@ struct qrnic_core {
 	/* True if devlink has not been informed of the crash */
 	bool crash_unreported;
 	struct devlink_health_reporter *reporter;
-	/* Time of the last recovery, in jiffies */
+	/* Time of the last recovery, in jiffies; written by recovery_work */
 	unsigned long last_recovery;
-	/* Time until the next attempt after a failed recovery, in jiffies */
+	/*
+	 * Time until the next attempt after a failed recovery, in jiffies;
+	 * written by recovery_work
+	 */
 	unsigned long recovery_delay;
 	struct delayed_work recovery_work;
 	/* Configuration space from probe, with DMA disabled */
 	struct pci_saved_state *saved_state;
 	struct delayed_work health_work;
-	/* Number of commands that had completed without their event */
+	/*
+	 * Number of commands that the driver found complete before their event
+	 * came
+	 */
 	atomic_t late_command_events;
 };
 
@@ -347,8 +352,8 @@ static inline size_t qrnic_cmd_mailbox(u32 index, bool out)
 }
 
 /*
- * command_ring.c: state.c and fatal.c control the ring, event.c passes
- * completion events on
+ * command_ring.c: called by pci.c, state.c and fatal.c, which control the ring,
+ * and by event.c, which passes completion events on
  */
 int qrnic_cmd_alloc(struct qrnic_core *core);
 void qrnic_cmd_free(struct qrnic_core *core);

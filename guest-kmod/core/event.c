@@ -341,7 +341,7 @@ static void qrnic_eq_destroy(struct qrnic_core *core, unsigned int index)
 
 /*
  * Creates the EQ of page faults, if the device has page faults. The EQ shares
- * the vector of EQ 0, because both have few interrupts.
+ * the vector of EQ 0, because EQ 0 has few interrupts of its own.
  */
 static int qrnic_fault_eq_create(struct qrnic_core *core)
 {
@@ -702,8 +702,8 @@ EXPORT_SYMBOL_QRNIC(qrnic_unregister_event_handler);
  * The interrupt of an EQE that is written may not have come yet, and
  * synchronize_irq() does not wait for it. So the function waits until the
  * handler has passed the last EQE that is written now. In the fatal state there
- * is no need to wait, because the device gives no number to a new object before
- * the reset.
+ * is no need to wait. No new object gets an old number before recovery has
+ * started the device again.
  */
 void qrnic_flush_events(struct qrnic_dev *dev)
 {

@@ -8,8 +8,8 @@
  * resets the device, which ends its DMA. The function also fails all commands,
  * and schedules event_work (event.c) and the recovery (recovery.c). The result
  * of qrnic_healthy() is false from then until state.c has started the device
- * again (manual, Fatal state). The lock core->fatal_lock protects the condition
- * and the description of the failure.
+ * again (manual, Recovery from the fatal state). The lock core->fatal_lock
+ * protects the condition and the description of the failure.
  */
 #include "core/core.h"
 

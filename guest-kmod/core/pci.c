@@ -282,8 +282,8 @@ static void qrnic_remove(struct pci_dev *pdev)
 	qrnic_recovery_disable(core);
 	qrnic_devlink_unregister(core);
 	/*
-	 * Fails all commands at once. Otherwise each of the calls below waits
-	 * for the timeout of a command.
+	 * Fails all commands from now on, so that no call below waits for a
+	 * device that is gone.
 	 */
 	if (!pci_device_is_present(pdev))
 		qrnic_report_fatal(&core->dev, "unplugged");
@@ -326,9 +326,10 @@ static int qrnic_pm_resume(struct device *device)
 static DEFINE_SIMPLE_DEV_PM_OPS(qrnic_pm_ops, qrnic_pm_suspend, qrnic_pm_resume);
 
 /*
- * Reacts to a PCI error. Returns PCI_ERS_RESULT_NEED_RESET, so the PCI core
- * resets the slot. If the failure of the link is permanent, the adapter stays
- * down.
+ * Reacts to a PCI error. Returns PCI_ERS_RESULT_CAN_RECOVER and does nothing if
+ * the link works. Otherwise stops the adapter, and returns
+ * PCI_ERS_RESULT_NEED_RESET, so that the PCI core resets the slot. If the
+ * failure of the link is permanent, the adapter stays down.
  */
 static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 					     pci_channel_state_t state)

@@ -6,9 +6,9 @@
  * The order of a start is reset, command ring, limits, context memory, event
  * queues, port; then the function; then the auxiliary device. A stop has the
  * reverse order. probe calls qrnic_bring_up() once, and remove calls
- * qrnic_take_down(). In between recovery.c calls qrnic_suspend() and
- * qrnic_resume() in turns. core->level has the parts that are up; it changes
- * under core->lock.
+ * qrnic_take_down(). In between recovery.c and devlink.c call qrnic_suspend()
+ * and qrnic_resume() in turns. core->level has the parts that are up; it
+ * changes under core->lock.
  */
 #include <linux/idr.h>
 #include <linux/iopoll.h>

@@ -28,8 +28,8 @@ static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 	struct qrnic_cq_moderation moderation = { };
 
 	/*
-	 * A CQE may complete as many blocks of the transmit ring, so fewer CQEs
-	 * are half a ring.
+	 * A CQE may complete up to QRNIC_TX_SIGNAL_INTERVAL WQEs of several
+	 * blocks each, so fewer CQEs are enough for half a ring.
 	 */
 	if (cq->transmit)
 		half /= QRNIC_TX_SIGNAL_INTERVAL * QRNIC_WQE_MAX_WQEBB;

@@ -118,8 +118,8 @@ static int qrnic_qp_state(struct qrnic_channel *channel, enum qrnic_qp_state sta
 /*
  * Destroys the queue pair. The events of the queue pair are flushed first,
  * because RDMA may get the number next. A QP in RESET sends no events, so none
- * can follow the flush. If a command fails, the adapter is put into the fatal
- * state.
+ * can follow the flush. A failed command means the fatal state, so no result is
+ * returned.
  */
 static void qrnic_qp_close(struct qrnic_channel *channel)
 {

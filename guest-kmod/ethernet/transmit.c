@@ -519,8 +519,9 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 	unsigned int packets = 0, bytes = 0, errors = 0;
 	unsigned int queued = 0;	/* bytes that count for BQL */
 	/*
-	 * The budget counts received frames only, so its value limits nothing
-	 * here. netconsole polls with a budget of 0.
+	 * The budget counts received frames. So the ring is also cleaned with a
+	 * budget of 0, with which netconsole polls; NAPI_POLL_WEIGHT is the
+	 * limit then.
 	 */
 	int done = 0, limit = budget ?: NAPI_POLL_WEIGHT;
 	struct qrnic_tx *tx = &channel->tx;
@@ -579,7 +580,7 @@ static void qrnic_tx_drain(struct qrnic_channel *channel)
 	netdev_tx_reset_queue(qrnic_channel_txq(channel));
 }
 
-/* Allocates the transmit ring. Returns 0 or -ENOMEM. */
+/* Allocates the transmit ring. Returns 0 or a negative errno. */
 int qrnic_tx_alloc(struct qrnic_channel *channel)
 {
 	struct qrnic_eth *eth = channel->eth;

@@ -585,8 +585,9 @@ void qrnic_cq_clean(struct qrnic_ib_cq *cq, u32 qpn)
 		return;
 
 	/*
-	 * The loop may end at any CQE that is written later, because all CQEs
-	 * of the QP are in the ring already.
+	 * All CQEs of the QP are in the ring already. So CQEs that the device
+	 * writes during the loop belong to other QPs, and the loop need not
+	 * reach them.
 	 */
 	while (left) {
 		spin_lock_irq(&cq->lock);

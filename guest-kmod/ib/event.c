@@ -127,7 +127,7 @@ static void qrnic_ib_port_event(void *context)
 
 /*
  * Reports the state of the port. Called by the notifier of the RDMA core in
- * newer kernels. In older ones qrnic_ib_netdev_event() reports the state.
+ * newer kernels. qrnic_ib_netdev_event() does the same in all kernels.
  */
 void qrnic_ib_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
 				unsigned long event)

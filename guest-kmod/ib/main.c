@@ -49,8 +49,8 @@ static void qrnic_ib_query_optional(struct qrnic_ib_dev *dev,
 	if (qrnic_ib_cap(dev, QRNIC_CAP_TAG_MATCHING)) {
 		attr->tm_caps.max_rndv_hdr_size = QRNIC_MAX_RENDEZVOUS;
 		/*
-		 * The handle 0 is never used, see qrnic_tag_list_prepare(), so
-		 * one tag less is available.
+		 * The last handle is never used, see qrnic_tag_list_prepare(),
+		 * so one tag less is available.
 		 */
 		attr->tm_caps.max_num_tags = QRNIC_MAX_TAGS - 1;
 		attr->tm_caps.max_ops = QRNIC_MAX_TAG_OPS;

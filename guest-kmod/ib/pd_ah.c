@@ -145,7 +145,7 @@ void qrnic_av_read(struct ib_device *ibdev, const struct qrnic_address_vector *a
 /*
  * Creates an address handle of the kernel or of a process. Send WQEs of
  * datagram QPs contain the address vector, so the device needs no command.
- * Therefore this function may be called in atomic context.
+ * Therefore the kernel may call this function in atomic context.
  */
 int qrnic_ib_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		       struct ib_udata *udata)

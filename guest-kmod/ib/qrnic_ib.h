@@ -159,7 +159,7 @@ struct qrnic_ib_dev {
 	atomic_t next_variant;	/* low byte of the next memory key */
 };
 
-/* Kinds of device memory that a process can map */
+/* Kinds of pages of the device that a process can map */
 enum qrnic_ib_map_kind {
 	QRNIC_MAP_DB_PAGE,
 	QRNIC_MAP_DEVICE_MEMORY,

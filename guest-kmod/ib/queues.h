@@ -28,8 +28,8 @@ struct qrnic_ib_cq {
 
 	/* CQ of the kernel only */
 	/*
-	 * Protects all members below; the only lock taken inside it is that of
-	 * an SRQ
+	 * Protects all members below; taken before the locks of queues and
+	 * SRQs, and inside no other spinlock of the driver
 	 */
 	spinlock_t lock;
 	struct qrnic_ring ring;

@@ -394,8 +394,8 @@ int qrnic_share_agree(struct qrnic_ib_ucontext *ucontext, struct ib_qp *ibqp, u3
 }
 
 /*
- * Removes the carriers without members, so that no new connection uses the
- * share.
+ * Removes the carriers without members, and retires the share, so that no new
+ * connection uses it.
  */
 static void qrnic_links_prune(struct qrnic_ib_dev *dev, struct qrnic_ib_share *share)
 {

@@ -224,7 +224,7 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	struct qrnic_alloc_ucontext_req request;
 	int err;
 
-	/* A request is optional, because the first library sent none. */
+	/* A request is optional, because all its members have the default 0. */
 	if (udata->inlen) {
 		err = ib_copy_validate_udata_in_cm(udata, request, comp_mask, 0);
 		if (err)

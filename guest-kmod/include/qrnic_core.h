@@ -10,9 +10,9 @@
  * remove. The usual order for a queue is: allocate the ring, create the object
  * by a command, use the doorbells, destroy the object, free the ring.
  *
- * A fatal error of the device fails all commands from then on. The numbers of
- * objects stay reserved until the device is reset, so a caller may destroy its
- * objects in any state (manual, Fatal state).
+ * A fatal error of the device fails all commands from then on. No new object
+ * gets a number before the recovery has started the device again, so a caller
+ * may destroy its objects in any state.
  */
 #ifndef QRNIC_CORE_H
 #define QRNIC_CORE_H
@@ -226,8 +226,9 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why);
  * @out_len: length of the output in bytes, at most QRNIC_CMD_MAILBOX
  * @result: result of the command, such as the number of a new object
  *
- * The core copies input and output to and from mailboxes. The output is written
- * only if the command succeeds.
+ * The core copies input and output to and from mailboxes. The caller sets all
+ * in_len bytes of the input. If the command succeeds, the core writes all
+ * out_len bytes of the output; otherwise it writes none.
  */
 struct qrnic_cmd {
 	enum qrnic_cmd_opcode opcode;
@@ -516,8 +517,8 @@ void qrnic_flush_events(struct qrnic_dev *dev);
  * Translation tables (manual, Memory keys). A table has the bus address of each
  * page of a region or ring. The caller allocates a table for a known number of
  * pages, adds the address of each page in order, and copies table->hw into a
- * context. A table of a single page has level 0: hw has the address of the page
- * itself.
+ * context. A table of a single page has level 0: hw has the address of the
+ * first byte itself.
  */
 /* Returns the member shape of struct qrnic_translation. */
 static inline __le32 qrnic_table_shape(unsigned int levels, unsigned int page_shift)
@@ -915,8 +916,8 @@ static inline void qrnic_cq_consume(const struct qrnic_ring *ring, u32 consumer)
  * Publishes a producer index in a doorbell record. To post, a caller writes
  * WQEs into the ring, calls this function, and then calls
  * qrnic_ring_doorbell(). The barrier is needed because the device may read the
- * record at any time, for example for an earlier doorbell. The device must then
- * find every WQE before the index.
+ * record at any time, for an earlier doorbell or after a lost one. The device
+ * must then find every WQE before the index.
  */
 static inline void qrnic_record_publish(__le32 *record, u32 value)
 {
