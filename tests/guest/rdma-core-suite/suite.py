@@ -37,7 +37,7 @@ class Agreement:
                     others = [f"{project} {versions.get(project)}" for project, version in about
                               if not re.match(re.escape(version) + r"([.+-]|$)", versions.get(project, ""))]
                     if others:
-                        print(f"# {parts[1]}: agreed for {' '.join(words)}, here is {', '.join(others)}")
+                        print(f"# {parts[1]}: agreed for {' '.join(words)}, but this is {', '.join(others)}")
                         continue
                     self.rules.append([kind, *parts[1:], 0])
 
@@ -149,7 +149,7 @@ def main():
     TapResult.bad += bool(unused)
     for rule in unused:
         print(f"# no longer needed in the list: {' | '.join(rule[:3])}")
-    print(f"{'not ok' if unused else 'ok'} {TapResult.count} - the list of agreed skips has no line without use")
+    print(f"{'not ok' if unused else 'ok'} {TapResult.count} - the list of agreed skips has no unused line")
     with open("count", "w", encoding="ascii") as file:
         file.write(f"tests={TapResult.count} failed=$((failed + {TapResult.bad}))\n")
     sys.stdout.flush()
