@@ -177,8 +177,8 @@ bool qrnic_roce_is_private(const QrnicEngine *e)
 }
 
 /*
- * Sends a packet that is in the staging frame. The headers are parsed only for
- * sniffers, because sniffers are rare.
+ * Sends the packet in the staging frame. The headers are parsed only if a
+ * sniffer rule exists, to save time in the usual case.
  */
 static void staged_send(QrnicEngine *e, size_t len)
 {

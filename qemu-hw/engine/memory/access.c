@@ -329,8 +329,8 @@ enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
 }
 
 /*
- * Executes an atomic as one access of the host. *done is false if the host
- * cannot do that for this address, or on an error.
+ * Executes an atomic operation by one atomic instruction of the host. *done is
+ * false on an error, or if the address has no such access.
  */
 static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
                                           QrnicAtomic *op, bool *done,

@@ -386,8 +386,8 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp);
  * @e: engine
  * @av: address vector of one peer
  *
- * Checks an address vector of one peer, so that multicast addresses are
- * invalid.
+ * Checks the address vector of a connection. A multicast address is invalid,
+ * because a connection has exactly one peer.
  *
  * Returns: ST_OK; ST_BAD_PARAM with the offset of the first invalid member
  */
