@@ -184,10 +184,10 @@ struct qrnic_create_qp_resp {
  * With IB_QP_RATE_LIMIT, max_burst_sz and typical_pkt_sz are the bytes of a
  * burst and of a typical packet, or 0. Otherwise they must be 0.
  *
- * PRIORITY: priority is that of the contract: 0, or one more than the level.
- * Accepted if the QP is in RTS or moves there.
+ * PRIORITY: priority has the value of qp_attr.priority of the device: 0, or the
+ * level plus 1. Accepted if the QP is in RTS or moves there.
  *
- * OPTIONS: options are those of the connection, as in the contract. Accepted if
+ * OPTIONS: options has the bits QRNIC_QPO_* of the connection. Accepted if
  * an RC QP, a carrier or a dynamic initiator moves to RTR.
  *
  * CARRIER: an RC QP that moves to RTR becomes a member of a carrier of any
