@@ -104,16 +104,19 @@ struct qrnic_qp {
 	uint32_t rq_stride_shift;
 	/* Attributes of a streaming RQ; max_message is 0 for other RQs */
 	struct qrnic_stream stream;
-	/* Priority that the device gets at each transition to RTS */
-	/* serialises modifications; only with an SQ */
+	/* Serialises modifications of the priority; only with an SQ */
 	pthread_mutex_t priority_mutex;
+	/* Priority that is set again at each transition to RTS, if any */
 	bool has_priority;
 	uint8_t priority;
 	/* QRNIC_QPO_* for the transition to RTR */
 	uint8_t options;
 	uint8_t wanted;			/* options in RESET, before ECE */
 	bool is_carrier;
-	/* Half handshake of a dynamic connection: in force, and as created */
+	/*
+	 * Dynamic connection: half_handshake is the present setting,
+	 * wants_half the setting of the program at the creation
+	 */
 	bool is_dynamic, half_handshake, wants_half;
 	/* Member: number and key of its carrier; 0 otherwise */
 	uint32_t carrier;
