@@ -329,7 +329,10 @@ static void test_third(const void *unplugged)
     cable_peer_free(honest);
 }
 
-/* Empty messages, which recvmsg() reports like the end of the connection */
+/*
+ * Tests empty messages. recvmsg() returns 0 for them, as at the end of a
+ * connection.
+ */
 static void test_leak(void)
 {
     CablePeer *honest;
@@ -425,7 +428,7 @@ static void test_no_descriptor(void)
     attacked_stop(&t, true);
 }
 
-/* Many messages of one peer, which closes the socket before they are read */
+/* Tests a peer that sends many messages, and closes before they are read. */
 static void test_hangup(void)
 {
     QrnicCableMessage m = cable_hello(1);

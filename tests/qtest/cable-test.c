@@ -505,7 +505,8 @@ static void victim_kill(GPid pid)
 }
 
 /*
- * The device takes over the socket of a dead end; then both ends are devices.
+ * Tests a socket file that a killed process has left. A device starts to listen
+ * at its path, and the next process connects to the device.
  */
 static void test_stale(void)
 {

@@ -252,7 +252,7 @@ static void test_tag(void)
     stream(s, QRNIC_RXF_VLAN_STRIP);
 }
 
-/* Data that fills the port's MTU */
+/* Tests segments whose packets have the length of the port's MTU. */
 static void test_full(void)
 {
     Segment s = plain;
@@ -314,7 +314,7 @@ static void breaks(Rig *r, const Segment *first, const Segment *second)
     expect(r, second, 0);
 }
 
-/* Each byte of the headers that must be equal */
+/* Tests a difference in each header byte that must be equal. */
 static void test_headers_differ(void)
 {
     static const uint8_t ipv4[] = {
@@ -350,7 +350,10 @@ static void test_headers_differ(void)
     rig_stop(&r);
 }
 
-/* With and without a tag, another tag, the other IP version, a service tag */
+/*
+ * Tests segments that differ in their VLAN tag or IP version. One has a service
+ * tag.
+ */
 static void test_tag_differs(void)
 {
     Segment first = plain, second = next_of(plain);
@@ -480,7 +483,8 @@ static void test_never(void)
 }
 
 /*
- * A frame between the two segments: unrelated, by a flow rule, lost, filtered
+ * Tests a frame between two segments. The frame belongs to another flow,
+ * matches a flow rule, is lost, or is filtered.
  */
 static void test_between(void)
 {

@@ -104,7 +104,7 @@ static void test_unknown_opcode(void)
     device_stop(d);
 }
 
-/* Reserved bits of the command entry */
+/* Tests reserved bits of the command entry. */
 static void test_entry_reserved(void)
 {
     Device *d = device_start("");
@@ -133,7 +133,7 @@ static void test_ring_wrap(void)
     device_stop(d);
 }
 
-/* One doorbell for several entries, then a doorbell beyond the ring */
+/* Tests one doorbell for several entries, then a doorbell beyond the ring. */
 static void test_ring_batch(void)
 {
     Device *d = device_start("");

@@ -402,7 +402,7 @@ static void test_of_read(void)
     goes_on(&c, SQ_PSN + 2, 0, 0);
 }
 
-/* States without outstanding packets */
+/* Tests a SACK in states without outstanding packets. */
 static void test_states(void)
 {
     static const uint8_t states[] = {

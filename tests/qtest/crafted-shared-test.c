@@ -613,7 +613,7 @@ static void test_early_replayed(void)
     filled(&s, FILLED);
 }
 
-/* Another valid packet with the same PSN of the carrier */
+/* Tests a second valid packet with the carrier PSN of a buffered packet. */
 static void test_early_not_displaced(void)
 {
     PeerPacket p;

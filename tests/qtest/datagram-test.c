@@ -91,7 +91,7 @@ static void modify(Rig *r, uint32_t mask, unsigned state)
     qp_modify(r->d, &r->qp, &attr);
 }
 
-/* QP1: its number, its doorbell page, and that only one exists */
+/* Tests the number and the doorbell page of QP1. A second QP1 is rejected. */
 static void test_gsi_create(void)
 {
     QrnicCmdEntry entry;
@@ -516,7 +516,7 @@ static void test_address(void)
     rig_stop(&r);
 }
 
-/* Other errors in a WQE, which enter SQE too */
+/* Tests other errors in a WQE. Each moves the queue pair to SQE. */
 static void test_wqe(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP4);
@@ -902,7 +902,7 @@ static void test_gsi(void)
     rig_stop(&r);
 }
 
-/* A device without datagrams */
+/* Tests a device without the capability UD. */
 static void test_off(void)
 {
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES], group[QRNIC_MULTICAST_BYTES];

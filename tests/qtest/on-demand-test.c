@@ -266,7 +266,7 @@ static void test_gone(void)
     rig_stop(&x.r);
 }
 
-/* An answer to a page fault of a queue pair that was reset since */
+/* Tests commands for a page fault whose queue pair was reset meanwhile. */
 static void test_late_answer(void)
 {
     QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };

@@ -105,7 +105,10 @@ static void test_refused(void)
     tags_stop(&x);
 }
 
-/* Reserved bits, which the device checks before the engine, and lengths */
+/*
+ * Tests reserved bits and lengths. The device checks both before it calls the
+ * engine.
+ */
 static void test_reserved(void)
 {
     static const unsigned reserved[] = {
@@ -134,7 +137,7 @@ static void test_reserved(void)
     tags_stop(&x);
 }
 
-/* Users that must not use such an SRQ */
+/* Tests queue pairs that cannot use an SRQ with a tag list. */
 static void test_users(void)
 {
     uint8_t raw[QRNIC_QP_CTX_BYTES];

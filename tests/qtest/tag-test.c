@@ -90,7 +90,7 @@ static void test_order(void)
     tags_stop(&x);
 }
 
-/* Several packets, and immediate data in the last */
+/* Tests a message of several packets, the last with immediate data. */
 static void test_packets(void)
 {
     static const uint8_t opcode[] = {
@@ -244,7 +244,7 @@ static void tm_error(Tags *x)
     g_assert_cmphex(c.syndrome, ==, QRNIC_SYN_TAG_HANDLE);
 }
 
-/* Removal of an entry: an active one, a consumed one, and one in use */
+/* Tests the removal of an active entry, a consumed entry and one in use. */
 static void test_delete(void)
 {
     Tags x;

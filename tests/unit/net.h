@@ -173,7 +173,7 @@ void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
 void net_fat_tree(Net *net, unsigned k, const NetLink *edge,
                   const NetLink *middle);
 
-/* Finds the headers of a frame, and the members that the network needs. */
+/* Parses the headers of f, and sets the members that the switches use. */
 void net_classify(SimFrame *f);
 /* Marks a frame. Returns false if it has no ECT or is marked already. */
 bool net_mark(SimFrame *f);

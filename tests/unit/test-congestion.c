@@ -892,7 +892,7 @@ static void test_monitor(void)
     run_course(&c);
 }
 
-/* Changes of the target rate */
+/* Tests the changes of the target rate. */
 static void test_clamp(void)
 {
     static const uint8_t flags[] = {
@@ -1187,7 +1187,7 @@ static void test_most_bytes(void)
     pair_free(p);
 }
 
-/* Each member, one below and one above what it may be */
+/* Tests each parameter with its minimum minus 1 and its maximum plus 1. */
 static void test_parameters(void)
 {
 #define M(NAME, name, least, most) { \

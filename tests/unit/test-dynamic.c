@@ -947,7 +947,10 @@ static void target_stop(World *w, bool destroy)
     }
 }
 
-/* With a connection, without one, and in the middle of a message */
+/*
+ * Tests a target that does not respond: before a connection exists, with a
+ * connection, and in the middle of a message.
+ */
 static void test_dead_target(void)
 {
     for (unsigned i = 0; i < 6; i++) {
@@ -1634,7 +1637,9 @@ static void test_error(void)
     world_free(w);
 }
 
-/* Between queue pairs of one device, with a wire that loses every frame */
+/*
+ * Tests loopback between queue pairs of one device. The wire loses every frame.
+ */
 static void test_loopback(void)
 {
     World *w = world_new(world_defaults());

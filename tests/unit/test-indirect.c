@@ -365,7 +365,7 @@ static void test_datagram(void)
     g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
     c = expect_cqe(q, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
     g_assert_cmpint(c.byte_len, ==, 640);
-    /* Behind the 40 bytes of the GRH */
+    /* The payload begins after the 40 bytes of the GRH. */
     for (unsigned i = 0; i < 600; i++) {
         unsigned at = i + QRNIC_GRH_SIZE;
 

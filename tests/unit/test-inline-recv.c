@@ -213,7 +213,7 @@ static void test_address_space(void)
     ends_free(&x);
 }
 
-/* A message after one of several packets, or after a write */
+/* Tests a message that follows a message of several packets, or a write. */
 static void test_others(void)
 {
     Ends x;

@@ -323,7 +323,7 @@ static void test_shape(void)
     pager_free(w);
 }
 
-/* Several absent segments on both sides, and immediate data */
+/* Tests several absent data segments on both sides, and immediate data. */
 static void test_pieces(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -520,7 +520,7 @@ static void test_nobody(void)
     pager_free(w);
 }
 
-/* Entries that no driver may write */
+/* Tests page table entries with values that a driver must not write. */
 static void test_bad_entry(void)
 {
     static const uint64_t bad[] = {
@@ -543,7 +543,7 @@ static void test_bad_entry(void)
     }
 }
 
-/* Commands without a page fault, or with a wrong one */
+/* Tests page fault commands with a wrong object, state or range. */
 static void test_commands(void)
 {
     Pager *w = pager_new(1, 1, NULL);

@@ -94,7 +94,7 @@ static void one_rate(uint32_t rate, uint32_t burst)
     pair_free(p);
 }
 
-/* 8 ms to 8 us for each packet */
+/* Tests rates at which one packet takes 8 ms to 8 us. */
 static void test_rate(void)
 {
     static const uint32_t rate[] = { 1000, 10000, 123456, 1000000 };

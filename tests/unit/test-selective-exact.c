@@ -184,7 +184,10 @@ static int64_t probe_time(Pair *p, Wire *w)
     return w->seen[0][1].time - start;
 }
 
-/* 2 us of round trip, and half of it as deviation of the first sample */
+/*
+ * Tests the time of the first probe. The round trip takes 2 us, and the
+ * deviation of the first sample is half of that.
+ */
 static void test_first_probe(void)
 {
     Wire w = { 0 };

@@ -427,7 +427,7 @@ static void test_short_buffer(void)
     world_free(w);
 }
 
-/* Longer than the longest message, although the buffer has room */
+/* Tests a message above the maximum length that still fits into the buffer. */
 static void test_too_long(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 9, 0, 4000);
@@ -938,7 +938,10 @@ static bool check_credits(Sim *s, unsigned from, const uint8_t *frame,
     return true;
 }
 
-/* Without credits a message with room does not wait for a WQE. */
+/*
+ * Tests a queue that reports no credits. Messages that fit into the open buffer
+ * need no further WQE, so they are received without an RNR NAK.
+ */
 static void test_no_credits(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 100, 1000, 0, 1 << 16);

@@ -33,7 +33,10 @@ static void test_rndv(void)
     world_free(w);
 }
 
-/* Between software's own messages in both directions; many at a time */
+/*
+ * Tests many rendezvous at a time, while software sends messages in both
+ * directions.
+ */
 static void test_rndv_busy(void)
 {
     World *w = world_new(1, 1);

@@ -178,7 +178,7 @@ static void test_write_range(void)
     pair_free(p);
 }
 
-/* A length above the maximum of a message */
+/* Tests a write whose length is above the maximum of a message. */
 static void test_write_huge(void)
 {
     Pair *p = uc_pair_new();
@@ -370,7 +370,10 @@ static void test_multicast_budget(void)
     pair_free(p);
 }
 
-/* As many data segments as other WQEs, which needs two fetches */
+/*
+ * Tests a datagram WQE with the maximum number of data segments. The device
+ * fetches this WQE in two parts.
+ */
 static void test_datagram_sges(void)
 {
     Sim *s = sim_new(1, NULL);

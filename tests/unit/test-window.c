@@ -245,7 +245,10 @@ static void test_window_atomic(void)
     pair_free(k.p);
 }
 
-/* Type 2: invalidated before it is bound again, locally or by the peer */
+/*
+ * Tests a type 2 window that is invalidated, locally or by the peer, before it
+ * is bound again.
+ */
 static void test_window_2(void)
 {
     Keys k = keys_new();

@@ -28,7 +28,7 @@ uint32_t fuzz_number(Bytes *b)
         return -(uint32_t)which;
     }
     if (how < 0xe0) {
-        /* A limit of the contract, one less or one more */
+        /* A limit of the hardware interface, or that limit plus or minus 1 */
         return fuzz_contract_numbers[which %
                                      ARRAY_SIZE(fuzz_contract_numbers)] +
                how % 3 - 1;
