@@ -33,8 +33,8 @@ def values(rows, part, way, unit, how="measured"):
 
 
 def memory_line(rows, way):
-    """Returns the bytes of processes and contexts over nodes: a line through the smallest and the largest measured
-    job.
+    """Returns a function: number of nodes to bytes of memory. The memory of processes grows along a line through the
+    smallest and the largest measured job. The memory of contexts is computed.
     """
     measured = values(rows, "contexts", way, "bytes")
     first, last = min(measured), max(measured)

@@ -14,7 +14,7 @@ CLASS = 3 << 5  # traffic class of priority 3, which has flow control
 PFC = {"priorities": 3, "xoff": "256 KiB", "xon": "200 KiB"}
 SMALL = {"priorities": 3, "xoff": "64 KiB", "xon": "32 KiB", "headroom": "100 KiB"}
 ECN = {"kmin": "20 KiB", "kmax": "200 KiB", "pmax": "10 %"}
-# Parameters of the SIGCOMM paper, with increases for 100 in place of 40 Gb/s
+# Parameters of the DCQCN paper (SIGCOMM 2015). The rate increases are larger, because the links have 100 and not 40 Gb/s.
 PARAMETERS = {"np_enable": True, "rp_enable": True, "ect_enable": True, "rp_threshold": 5, "rp_time_reset": 55, "rp_byte_reset": 10000000,
               "rp_ai_rate": 100, "rp_hai_rate": 1000, "rp_dce_tcp_g": 1020, "rp_dce_tcp_rtt": 55, "rp_rate_reduce_monitor_period": 50,
               "np_min_time_between_cnps": 50, "rp_clamp_tgt_rate": True}

@@ -220,8 +220,9 @@ def option_problems(page, options):
 
 
 def span_problems(page, known, options, targets):
-    """Checks commands in code spans. A span with arguments stands in the table of commands, or names only targets of make
-    that exist, or only options and arguments in capitals. An option exists if the help of a tool prints it."""
+    """Checks commands in code spans. A span with arguments is valid if the table of commands contains it. Otherwise
+    it must name only existing targets of make, or only options and words in capitals. An option exists if the help of a
+    tool prints it."""
     problems = []
     for line, span in page.spans:
         words = words_of(span)

@@ -260,8 +260,8 @@ void sim_uc_connect(SimQp *a, SimQp *b);
 SimQp *sim_carrier_new(SimNode *n);
 void sim_carrier_connect(SimQp *a, SimQp *b, const SimConnect *c);
 /*
- * Move the carrier q to RTR or RTS, as sim_carrier_connect(a, b, c) does. first:
- * q is a. Otherwise q is b.
+ * Move the carrier q to RTR or RTS, as sim_carrier_connect(a, b, c) does. If
+ * first is true, q is a. Otherwise q is b.
  */
 void sim_carrier_to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, bool first);
 void sim_carrier_to_rts(SimQp *q, const SimConnect *c, bool first);

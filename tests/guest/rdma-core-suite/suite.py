@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """suite.py --first NUMBER TESTS-DIRECTORY AGREED-LIST [option of run_tests.py...]
 
-The environment variable VERSIONS has words PROJECT=VERSION: the projects that run here.
+The environment variable VERSIONS lists the installed projects, as words PROJECT=VERSION.
 """
 
 import fnmatch
