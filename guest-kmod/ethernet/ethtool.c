@@ -161,7 +161,7 @@ static int qrnic_moderation_check(const struct qrnic_caps *caps,
 		return -EINVAL;
 	}
 	if (!usecs && frames > 1) {
-		NL_SET_ERR_MSG_MOD(extack, "a limit of frames requires usecs");
+		NL_SET_ERR_MSG_MOD(extack, "a limit of more than 1 frame requires usecs");
 		return -EINVAL;
 	}
 	return 0;
