@@ -4,9 +4,9 @@
  *
  * Polling has three steps. A poll finds the CQEs that the device has written.
  * Then it releases the WQEs that these CQEs complete, and returns the slots of
- * the CQEs to the device. The fields of a completion are read by cqe.h and completion.c.
- * This file also removes the completions of queue pairs and SRQs that are
- * destroyed or reset, for qp.c and srq.c.
+ * the CQEs to the device. The fields of a completion are read by cqe.h and
+ * completion.c. This file also removes the completions of queue pairs and SRQs
+ * that are destroyed or reset, for qp.c and srq.c.
  *
  * The lock of the CQ is held in all steps. The lock of an SRQ is taken under
  * it, and released after each batch. From start_poll() to end_poll() the lock

@@ -336,12 +336,12 @@ static int qrnic_qp_change_prepare(struct qrnic_ib_qp *qp, struct qp_change *cha
 		hw->priority = request->priority;
 	}
 	request->options |= qrnic_qp_kernel_options(dev, qp, attr, mask);
+	if (request->options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
+		return -EOPNOTSUPP;
 	/*
 	 * A QP without options needs no attribute, because this is the default
 	 * of every type.
 	 */
-	if (request->options & QRNIC_QPO_ADAPTIVE_ROUTING && qp->is_carrier)
-		return -EOPNOTSUPP;
 	if (request->options) {
 		change->attributes |= QRNIC_QP_OPTIONS;
 		hw->options = request->options;
