@@ -20,7 +20,7 @@ pair "ib_write_bw" 18516 "ib_write_bw -p 18516 -d $RDMA0 -x $gid -F -s 65536 -n 
 [ $(($(count link_tx_frames) - before)) -ge 3400 ]
 result $? "all frames had numbers"
 [ "$(count link_tx_lost)" = 0 ] && [ "$(count link_tx_refused)" = 0 ]
-result $? "no connection failed or was rejected"
+result $? "the link has neither lost nor rejected a frame"
 [ "$(count link_rx_gaps)" -gt 0 ] && [ "$(count link_rx_crc_errors)" -gt 0 ]
 result $? "the wire has lost and corrupted frames"
 [ "$(count link_tx_retransmissions)" -gt 0 ]
