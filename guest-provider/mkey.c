@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * mkey.c: indirect keys (qrnicdv.h; manual, "Keys of keys"). The kernel creates
+ * mkey.c: indirect keys (qrnicdv.h; manual, "Indirect keys"). The kernel creates
  * and destroys a key, and work requests register its pieces.
  *
  * Programs call these functions. qrnicdv_wr_reg_mkey() runs inside a batch,

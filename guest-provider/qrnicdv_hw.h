@@ -32,7 +32,7 @@
 #define QRNIC_MAX_CQE 1048576u
 #define QRNIC_MAX_EQE 65536u
 
-/* Keys of keys: constants */
+/* Indirect keys: constants */
 #define QRNIC_MAX_PIECES 1024u
 #define QRNIC_MAX_ALL_PIECES 1048576u
 #define QRNIC_MAX_KEY_DEPTH 4u

@@ -2,7 +2,7 @@
 /*
  * mkey.c: creates memory keys for all kinds of memory: rights, variant, the
  * command (manual, Memory keys). Also has indirect keys, whose pieces are parts
- * of other keys of the process (manual, Keys of keys). The callers are mr.c,
+ * of other keys of the process (manual, Indirect keys). The callers are mr.c,
  * odp.c and uapi.c; the RDMA core serialises the calls for one object.
  */
 #include <linux/random.h>

@@ -88,7 +88,7 @@
 #define QRNIC_PAGE_FAULT_AHEAD 262144u
 #define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
 
-/* Keys of keys: constants */
+/* Indirect keys: constants */
 #define QRNIC_MAX_PIECES 1024u
 #define QRNIC_MAX_ALL_PIECES 1048576u
 #define QRNIC_MAX_KEY_DEPTH 4u

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compares strided keys (manual, Keys of keys) with lists of scatter/gather elements and packing by the CPU."""
+"""Compares strided keys (manual, Indirect keys) with lists of scatter/gather elements and packing by the CPU."""
 
 ASKS = "when does a strided key beat lists of SGEs, and when packing by the CPU?"
 WHERE = "guest"

@@ -1,7 +1,7 @@
 /*
  * qrnic qtest: indirect keys, at the bus and on the wire
  *
- * Programmer's Reference, chapter Keys of keys.
+ * Programmer's Reference, chapter Indirect keys.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
