@@ -26,8 +26,8 @@ static void start(Rig *r, uint8_t options)
 }
 
 /*
- * The second and the fourth packet of a write are placed before the first. A
- * sequence gap that persists causes a NAK.
+ * Tests that packets which arrive before the first packet of a write are
+ * placed, and that a sequence gap that persists causes a NAK.
  */
 static void test_responder(void)
 {
@@ -70,8 +70,8 @@ static void test_responder(void)
 }
 
 /*
- * With selective repeat a SACK reports the missing PSN, so that only that
- * packet is retransmitted.
+ * Tests that with selective repeat a SACK reports the missing PSN, so that only
+ * that packet is retransmitted.
  */
 static void test_both(void)
 {
@@ -113,7 +113,8 @@ static void expect_part(Rig *r, unsigned psn, uint8_t mark, uint32_t offset,
 }
 
 /*
- * The requester sets the marks once it knows that the peer places in any order.
+ * Tests that the requester sets the marks of adaptive routing once it knows
+ * that the peer places packets in any order.
  */
 static void test_requester(void)
 {

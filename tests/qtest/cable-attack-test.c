@@ -291,8 +291,9 @@ static void test_case(const void *data)
 }
 
 /*
- * More third ends than the cable has threads. All messages are dropped unread,
- * and the last ends are not even accepted when the device is unplugged.
+ * Tests more third ends than the cable has threads. All their messages are
+ * dropped unread. If the device is unplugged, the last ends are not even
+ * accepted.
  */
 static void test_third(const void *unplugged)
 {
@@ -375,9 +376,9 @@ static unsigned lowest_free_descriptor(pid_t pid)
 }
 
 /*
- * A peer connects while QEMU has no free descriptor. QEMU must not spin, and
- * accepts the peer once there is a descriptor, with and without a connection
- * that is up.
+ * Tests a peer that connects while QEMU has no free descriptor, with and
+ * without an established cable. QEMU must not spin, and must accept the peer
+ * once a descriptor is free.
  */
 static void test_no_descriptor(void)
 {

@@ -324,7 +324,7 @@ int cable_path_join(const char *path)
     }
 }
 
-/* The process that is killed */
+/* Sends and receives frames in the child process until the test kills it. */
 
 static void G_NORETURN victim(const char *path, const uint8_t *frames,
                               size_t len, unsigned count, int up)

@@ -266,8 +266,9 @@ static void rig_start_cable(Rig *r)
 }
 
 /*
- * A peer that overwrites frames in shared memory while the device writes them
- * can corrupt these frames only. The device retransmits them.
+ * Tests a peer that overwrites frames in shared memory while the device writes
+ * them. The peer can corrupt these frames only, and the device retransmits
+ * them.
  */
 static void test_spoiled(const void *always)
 {
@@ -327,7 +328,10 @@ static void test_spoiled(const void *always)
     rig_stop(&r);
 }
 
-/* WAKE messages without reason, as many as the socket holds, have no effect. */
+/*
+ * Tests that WAKE messages without reason, as many as the socket holds, have no
+ * effect.
+ */
 static void test_wake_flood(void)
 {
     int fd;
@@ -347,8 +351,8 @@ static void test_wake_flood(void)
 /* Cables with a path */
 
 /*
- * A third end receives the reason of its rejection; the other two ends
- * continue.
+ * Tests that a third end receives the reason of its rejection, and that the
+ * other two ends continue.
  */
 static void test_third(void)
 {
@@ -374,8 +378,8 @@ static void test_third(void)
 }
 
 /*
- * A path with a file that is no socket: the file stays, and there is no cable,
- * because the file may belong to another program.
+ * Tests a path at which a regular file exists. The file must stay, because it
+ * may belong to another program, and so there is no cable.
  */
 static void test_foreign_file(void)
 {
@@ -392,7 +396,7 @@ static void test_foreign_file(void)
     cable_path_free(dir, path);
 }
 
-/* An end removes its files at the path when it ends. */
+/* Tests that an end removes its files at the path when it ends. */
 static void test_removes(void)
 {
     char *dir, *path = cable_path_new(&dir);

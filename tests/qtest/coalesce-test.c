@@ -198,8 +198,8 @@ static void expect(Rig *r, const Segment *s, unsigned continues)
 }
 
 /*
- * Sequence number and identification wrap. A shorter segment, or one with PSH,
- * ends the series.
+ * Sends a series whose sequence numbers and identifications wrap. A shorter
+ * segment, or a segment with PSH, ends the series.
  */
 static void stream(Segment s, uint8_t flags)
 {
@@ -262,7 +262,8 @@ static void test_full(void)
 }
 
 /*
- * Without the flag no CQE is marked, and such a segment cannot begin a series.
+ * Tests that no CQE is marked without the flag, and that a segment received
+ * without the flag cannot begin a series.
  */
 static void test_off(void)
 {
@@ -527,7 +528,7 @@ static void test_between(void)
     rig_stop(&r);
 }
 
-/* A reset, or a rejected WQE, ends the series. */
+/* Tests that a reset, or a rejected WQE, ends the series. */
 static void test_reset(void)
 {
     QrnicDataSeg bad = { 0, BUFFER, 0 };
@@ -562,7 +563,10 @@ static void test_reset(void)
     rig_stop(&r);
 }
 
-/* Two flows alternate in two queues of an RSS table. */
+/*
+ * Tests two flows whose segments alternate, each in its own queue of an RSS
+ * table. Both series must continue.
+ */
 static void test_queues(void)
 {
     QrnicRssCtx ctx = { .log_size = 1, .hash = QRNIC_RSS_DST_PORT_TCP };

@@ -60,7 +60,9 @@ static const CommandInfo commands[] = {
     { QRNIC_CMD_DESTROY_FLOW, 0, 0, true },
 };
 
-/* The device checks lengths first, then reserved bits, then objects. */
+/*
+ * Tests that the device checks lengths first, then reserved bits, then objects.
+ */
 static void test_lengths_and_objects(void)
 {
     Device *d = device_start("");
@@ -121,7 +123,10 @@ static void test_entry_reserved(void)
     device_stop(d);
 }
 
-/* More commands than entries: the ring wraps and keeps the order. */
+/*
+ * Tests more commands than the ring has entries. The ring wraps and keeps the
+ * order.
+ */
 static void test_ring_wrap(void)
 {
     Device *d = device_start("");
@@ -161,8 +166,8 @@ static void test_ring_batch(void)
 }
 
 /*
- * The device ignores an entry without the owner bit, because software may still
- * be writing it.
+ * Tests that the device ignores an entry without the owner bit, because
+ * software may still be writing it.
  */
 static void test_ring_owner(void)
 {
@@ -199,8 +204,8 @@ static void test_disabled(void)
 }
 
 /*
- * The command queue is disabled during RESIZE_CQ. The device then stops writing
- * to the new ring, and the CQ continues in its old ring.
+ * Tests that the command queue is disabled during RESIZE_CQ. The device then
+ * stops writing to the new ring, and the CQ continues in its old ring.
  */
 static void test_disabled_resize(void)
 {
@@ -326,7 +331,8 @@ static void event_expect(Device *d, Eq *eq, uint32_t slot, uint16_t token)
 }
 
 /*
- * An event is requested while the command is pending, and after its completion.
+ * Tests event requests that software makes while the command is pending, and
+ * after its completion.
  */
 static void test_event_asked(void)
 {
@@ -362,7 +368,10 @@ static void test_event_asked(void)
     device_stop(d);
 }
 
-/* A request for one ring is gone after a stop and after a reset. */
+/*
+ * Tests that the device forgets an event request when software disables the
+ * command queue or resets the device.
+ */
 static void test_event_asked_before(void)
 {
     Device *d = device_start("");
@@ -437,8 +446,9 @@ static unsigned left(const char *log)
 }
 
 /*
- * An idle device executes a command before the doorbell's write returns. This
- * holds for one command, which must be short, and only while the VM runs.
+ * Tests that an idle device executes a command before the doorbell's write
+ * returns. This holds for one command, which must be short, and only while the
+ * VM runs.
  */
 static void test_at_once(void)
 {
@@ -507,7 +517,8 @@ static void test_mailbox_dma(void)
 }
 
 /*
- * Without bus mastering the ring cannot be read, which is fatal until a reset.
+ * Tests that without bus mastering the ring cannot be read, which is fatal
+ * until a reset.
  */
 static void test_fatal(void)
 {
@@ -619,7 +630,7 @@ static void test_port(void)
     device_stop(d);
 }
 
-/* set_link changes STATUS and sends an event. */
+/* Tests that set_link changes STATUS and sends an event. */
 static void test_link(void)
 {
     Device *d = device_start("");
@@ -669,7 +680,7 @@ static void test_limits(void)
     device_stop(d);
 }
 
-/* DESTROY of an object fails while another object refers to it. */
+/* Tests that DESTROY of an object fails while another object refers to it. */
 static void test_busy(void)
 {
     Rig r;
@@ -906,7 +917,7 @@ static void test_no_rate_limit(void)
     rig_stop(&r);
 }
 
-/* State machine of InfiniBand specification, 11.2.5.2 */
+/* Tests the state machine of the InfiniBand specification, 11.2.5.2. */
 static void test_qp_states(void)
 {
     Rig r;
@@ -1025,7 +1036,9 @@ static void test_gid(void)
     device_stop(d);
 }
 
-/* QUERY_COUNTERS writes as many counters as the output has room for. */
+/*
+ * Tests that QUERY_COUNTERS writes as many counters as the output has room for.
+ */
 static void test_counters_short(void)
 {
     Device *d = device_start("");

@@ -26,8 +26,8 @@ static void expect(Rig *r, uint32_t index)
 }
 
 /*
- * A resize from 64 entries to 4, with two CQEs in the queue, in the second pass
- * of both rings
+ * Tests a resize from 64 entries to 4, with two CQEs in the queue. The producer
+ * index has wrapped in both rings.
  */
 static void test_resize(void)
 {
@@ -72,7 +72,10 @@ static void test_resize(void)
     rig_stop(&r);
 }
 
-/* An event after three CQEs or 100 us of the virtual clock */
+/*
+ * Tests that a moderated CQ sends its event after three CQEs or after 100 us of
+ * the virtual clock.
+ */
 static void test_moderation(void)
 {
     uint8_t raw[QRNIC_CQ_MODERATION_BYTES];

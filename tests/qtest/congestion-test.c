@@ -105,7 +105,7 @@ static void test_notification(void)
     rig_stop(&r);
 }
 
-/* Congestion control is off after a reset. */
+/* Tests that congestion control is off after a reset. */
 static void test_off(void)
 {
     PeerPacket p;
@@ -134,7 +134,7 @@ static void post_write(Rig *r)
     sq_post(r->d, &r->qp, &w);
 }
 
-/* At 1 Mbit/s a frame of 1,074 bytes takes 8.6 ms. */
+/* Tests that at 1 Mbit/s a frame of 1,074 bytes takes 8.6 ms. */
 static void test_reaction(void)
 {
     PeerPacket p;

@@ -91,8 +91,8 @@ static void step(Cached *x)
 }
 
 /*
- * On a miss only this queue pair waits; with context-stations=0 the whole
- * device waits.
+ * Tests that only the queue pair of a context miss waits. With
+ * context-stations=0 the whole device waits.
  */
 static void test_send(void)
 {
@@ -181,8 +181,8 @@ static void expect_error(Cached *x, unsigned syndrome)
 }
 
 /*
- * A write to the context memory breaks the queue pair of that image, and no
- * other.
+ * Tests that a write to the context memory breaks the queue pair of that image,
+ * and no other.
  */
 static void test_overwritten(void)
 {
@@ -208,7 +208,7 @@ static void test_overwritten(void)
 }
 
 /*
- * A reset does no DMA and forgets the context memory, so that no context is
+ * Tests that a reset does no DMA and forgets the context memory. No context is
  * fetched afterwards, because the driver may have freed the memory.
  */
 static void test_reset(void)
@@ -267,7 +267,10 @@ static void test_commands(void)
     rig_stop(&r);
 }
 
-/* Without context memory the number of connections is limited by the cache. */
+/*
+ * Tests that without context memory the number of connections is limited by the
+ * cache.
+ */
 static void test_bare(void)
 {
     uint8_t raw[QRNIC_QP_CTX_BYTES];

@@ -94,7 +94,10 @@ static void test_bind(void)
     rig_stop(&r);
 }
 
-/* Received packets, timers and direct WQEs are counted in the set too. */
+/*
+ * Tests that received packets, timers and direct WQEs are counted in the set
+ * too.
+ */
 static void test_sources(void)
 {
     QrnicDataSeg sge;
@@ -141,7 +144,10 @@ static void test_sources(void)
     rig_stop(&r);
 }
 
-/* A receive WQE that the device consumed and returned counts nowhere. */
+/*
+ * Tests that a receive WQE that the device consumed and returned counts
+ * nowhere.
+ */
 static void test_give_back(void)
 {
     QrnicDataSeg sge;
@@ -171,7 +177,9 @@ static void test_give_back(void)
     rig_stop(&r);
 }
 
-/* Two queue pairs in two sets: each set counts its own queue pair only. */
+/*
+ * Tests two queue pairs in two sets. Each set counts its own queue pair only.
+ */
 static void test_two(void)
 {
     uint32_t set[2];
@@ -288,8 +296,9 @@ static void expect_flow(Rig *r, uint32_t set, uint64_t packets, uint64_t bytes)
 }
 
 /*
- * Two rules in one set, one in another, one in none. No receive WQE is posted,
- * because the rules count before the WQE is consumed.
+ * Tests two flow rules that count in one set, one rule in another set, and one
+ * rule in no set. No receive WQE is posted, because the rules count before the
+ * WQE is consumed.
  */
 static void test_flow(void)
 {

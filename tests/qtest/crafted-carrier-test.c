@@ -13,7 +13,7 @@
 #define WRITES 3
 #define WINDOW 256
 
-/* Member 0 sends writes, and the test acknowledges none. */
+/* Sends writes from member 0. The test acknowledges none of them. */
 static void writes_send(Shared *s)
 {
     for (unsigned i = 0; i < WRITES; i++) {
@@ -174,8 +174,8 @@ static void first_again(Shared *s)
 }
 
 /*
- * A packet that a SACK reports as arrived is neither retransmitted nor
- * complete.
+ * Tests that a packet which a SACK reports as arrived is neither retransmitted
+ * nor complete.
  */
 static void test_sack(void)
 {
@@ -201,7 +201,7 @@ static void test_sack(void)
     shared_stop(&s);
 }
 
-/* An ACK of the carrier acknowledges nothing of its members. */
+/* Tests that an ACK of the carrier acknowledges nothing of its members. */
 static void test_ack(void)
 {
     Shared s;
@@ -252,7 +252,7 @@ static void test_inner(const void *opaque)
     shared_stop(&s);
 }
 
-/* An error of a member affects only this member. */
+/* Tests that an error of a member affects only this member. */
 static void test_member_fails(void)
 {
     Shared s;
@@ -336,8 +336,8 @@ static void read_completed(Shared *s)
 }
 
 /*
- * The data of a read is placed in order, because the missing packet could be an
- * earlier request.
+ * Tests that the data of a read is placed in order, because the missing packet
+ * could be an earlier request.
  */
 static void test_response_ahead(void)
 {
@@ -357,8 +357,8 @@ static void test_response_ahead(void)
 }
 
 /*
- * A response without a request: of early responses only the ACK of a write is
- * processed at once.
+ * Tests a read response without a request. The device buffers it, because of
+ * early responses it processes only the ACK of a write at once.
  */
 static void test_response_to_nothing(void)
 {
@@ -376,8 +376,8 @@ static void test_response_to_nothing(void)
 }
 
 /*
- * An ACK behind a read waits for the read's response; otherwise the read would
- * be retransmitted.
+ * Tests that an ACK behind a read waits for the read's response, because the
+ * read would otherwise be retransmitted.
  */
 static void test_ack_behind_read(void)
 {
@@ -408,7 +408,10 @@ static void test_ack_behind_read(void)
     shared_stop(&s);
 }
 
-/* After the read's response, ACKs behind it are processed early again. */
+/*
+ * Tests that after the read's response, ACKs behind it are processed early
+ * again.
+ */
 static void test_early_ack_behind_done_read(void)
 {
     PeerPacket p;
@@ -433,7 +436,7 @@ static void test_early_ack_behind_done_read(void)
     shared_stop(&s);
 }
 
-/* Correct traffic */
+/* Tests that correct sends reach the receive WQEs of the members. */
 
 static void test_send_lands(void)
 {
@@ -470,7 +473,7 @@ static void test_send_lands(void)
     shared_stop(&s);
 }
 
-/* At most one window of packets of all members is in flight. */
+/* Tests that at most one window of packets of all members is in flight. */
 static void test_window(void)
 {
     unsigned packets = 3 * RIG_MR_LENGTH / CRAFTED_MTU, of[MEMBERS] = { 0 };
@@ -517,8 +520,8 @@ static void test_window(void)
 }
 
 /*
- * The timer of a member waits until the carrier's ACK, because the peer cannot
- * respond before.
+ * Tests that the timer of a member waits until the carrier's ACK, because the
+ * peer cannot respond before.
  */
 static void test_member_timer(void)
 {
@@ -589,7 +592,10 @@ static void again(Shared *s)
     }
 }
 
-/* The retry count is 2. */
+/*
+ * Answers with sequence error NAKs until the retries are exhausted. The retry
+ * count is 2.
+ */
 static void error_naks(Shared *s)
 {
     for (unsigned i = 0; i < 3; i++) {
@@ -662,7 +668,7 @@ static void test_failure(const void *opaque)
     shared_stop(&s);
 }
 
-/* A queue pair that was in ERR before causes no second event. */
+/* Tests that a queue pair causes no second event if it was in ERR before. */
 static void test_failed_before(void)
 {
     Shared s;

@@ -396,7 +396,7 @@ static void test_datagram(void)
     crafted_stop(&c);
 }
 
-/* The device ignores CNPs while the reaction point is off. */
+/* Tests that the device ignores CNPs while the reaction point is off. */
 static void test_off(void)
 {
     const Case k = { .counted = "rp_cnp_ignored" };
@@ -427,8 +427,8 @@ static void test_without_capability(void)
 }
 
 /*
- * Replayed CNPs cannot lower the rate below its minimum or stop other
- * connections.
+ * Tests that replayed CNPs cannot lower the rate below its minimum or stop
+ * other connections.
  */
 static void test_replayed(void)
 {

@@ -130,7 +130,10 @@ static void test_lesson(const void *opaque)
     learns(&s, "tx_inner rx_inner tx_ack rx_ack");
 }
 
-/* The carrier learns from a packet of a member, and from an introduction. */
+/*
+ * Tests that the carrier learns from a packet of a member, and from an
+ * introduction.
+ */
 static void test_learns(void)
 {
     PeerPacket p;
@@ -143,8 +146,8 @@ static void test_learns(void)
 }
 
 /*
- * A carrier without a peer's number sends no introduction, because it has no
- * destination.
+ * Tests that a carrier without a peer's number sends no introduction, because
+ * it has no destination.
  */
 static void test_learns_and_introduces(void)
 {
@@ -157,7 +160,7 @@ static void test_learns_and_introduces(void)
     learns(&s, "tx_inner rx_inner tx_ack rx_ack");
 }
 
-/* The introduction requests no ACK, and the members send anyway. */
+/* Tests that the introduction requests no ACK, and the members send anyway. */
 static void test_learns_without_ack(void)
 {
     PeerPacket p;
@@ -175,8 +178,8 @@ static void test_learns_without_ack(void)
 }
 
 /*
- * The carrier queues a limited number of packets; the rest stays in the send
- * queues of the members.
+ * Tests that the carrier queues a limited number of packets. The rest stays in
+ * the send queues of the members.
  */
 static void test_waiting_is_bounded(void)
 {
@@ -200,7 +203,7 @@ static void test_waiting_is_bounded(void)
     shared_stop(&s);
 }
 
-/* A reset carrier drops the packets that its members queued. */
+/* Tests that a reset carrier drops the packets that its members queued. */
 static void test_reset_forgets(void)
 {
     const QrnicQpAttr attr = carrier_attr(PEER_CARRIER, 0);
@@ -223,7 +226,8 @@ static void test_reset_forgets(void)
 }
 
 /*
- * In RTR the carrier learns and sends ACKs; in RTS it also sends its packets.
+ * Tests that the carrier in RTR learns and sends ACKs, and that in RTS it also
+ * sends its packets.
  */
 static void test_learns_in_rtr(void)
 {
@@ -249,7 +253,7 @@ static void test_learns_in_rtr(void)
     stays(&s);
 }
 
-/* RESET clears the learned number. */
+/* Tests that RESET clears the learned number. */
 static void test_learns_anew(void)
 {
     const QrnicQpAttr attr = carrier_attr(0, 0);
@@ -290,7 +294,7 @@ static void test_learns_anew(void)
     stays(&s);
 }
 
-/* A carrier that introduces itself */
+/* Expects the introduction that a carrier sends to its peer. */
 
 static void expect_introduction(Shared *s)
 {
@@ -320,8 +324,8 @@ static void introducing(Shared *s, uint8_t options)
 }
 
 /*
- * The introduction is sent once, before all other packets, and is retransmitted
- * like any packet.
+ * Tests that the introduction is sent once, before all other packets, and is
+ * retransmitted like any packet.
  */
 static void test_introduces(void)
 {
@@ -359,7 +363,10 @@ static void test_introduces_selectively(void)
     shared_stop(&s);
 }
 
-/* A carrier without members whose introduction has no response */
+/*
+ * Tests a carrier without members whose introduction receives no response. The
+ * carrier moves to ERR after its retries.
+ */
 static void test_introduction_unanswered(void)
 {
     const QrnicQpAttr attr = carrier_attr(PEER_CARRIER, QRNIC_QPO_INTRODUCE);

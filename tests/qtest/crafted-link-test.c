@@ -232,7 +232,10 @@ static void test_case(const void *opaque)
     goes_on(&w, 0);
 }
 
-/* A replayed frame is dropped. Otherwise its packet could be executed twice. */
+/*
+ * Tests that a replayed frame is dropped. Otherwise its packet could be
+ * executed twice.
+ */
 static void test_replayed(void)
 {
     PeerPacket p;
@@ -255,7 +258,10 @@ static void test_replayed(void)
     goes_on(&w, 1);
 }
 
-/* A buffered frame is buffered once; its first copy is used. */
+/*
+ * Tests that a replayed frame which is already buffered is not buffered again.
+ * The device uses its first copy.
+ */
 static void test_held_replayed(void)
 {
     PeerPacket p;
@@ -283,8 +289,9 @@ static void test_held_replayed(void)
 }
 
 /*
- * A peer that fills the window out of order occupies the buffer; no frame is
- * delivered. Otherwise a peer could change the order of packets.
+ * Tests a peer that fills the window out of order. The frames occupy the buffer
+ * and are not delivered, because otherwise a peer could change the order of
+ * packets.
  */
 static void test_held_is_bounded(void)
 {
@@ -324,8 +331,8 @@ static void test_stale_ack(void)
 }
 
 /*
- * A forged HELLO is answered, and the session continues, because a HELLO proves
- * nothing.
+ * Tests that a forged HELLO is answered, and the session continues, because a
+ * HELLO proves nothing.
  */
 static void test_forged_hello(void)
 {
@@ -354,8 +361,8 @@ static void test_forged_hello(void)
 }
 
 /*
- * A third station on the link ends link retransmission: frames are sent without
- * it, and link frames are dropped.
+ * Tests that a third station ends link retransmission. Frames are then sent
+ * without it, and link frames are dropped.
  */
 static void test_third_end(void)
 {
@@ -384,7 +391,7 @@ static void test_third_end(void)
     crafted_stop(&w.c);
 }
 
-/* A frame inside a link frame is checked like any other frame. */
+/* Tests that a frame inside a link frame is checked like any other frame. */
 static void test_inner_lies(void)
 {
     PeerPacket p;
@@ -405,7 +412,7 @@ static void test_inner_lies(void)
     goes_on(&w, 2);
 }
 
-/* Before the agreement link frames are dropped. */
+/* Tests that before the agreement link frames are dropped. */
 static void test_before_agreement(void)
 {
     PeerPacket p;
@@ -425,7 +432,7 @@ static void test_before_agreement(void)
     crafted_stop(&w.c);
 }
 
-/* Without link retransmission link frames are ignored. */
+/* Tests that without link retransmission link frames are ignored. */
 static void test_off(void)
 {
     PeerPacket p;

@@ -127,8 +127,8 @@ static void test_kept_first_counts(void)
 }
 
 /*
- * A packet with the PSN of a buffered one cannot replace it. Otherwise its
- * invalid key would end the connection.
+ * Tests that a packet with the PSN of a buffered one cannot replace it.
+ * Otherwise its invalid key would end the connection.
  */
 static void test_kept_not_displaced(void)
 {
@@ -192,7 +192,7 @@ static void test_atomic_replayed(void)
     goes_on(&c, RQ_PSN + 2);
 }
 
-/* A read occupies the PSNs of its response. */
+/* Tests that a read occupies the PSNs of its response. */
 static void test_inside_of_read(void)
 {
     PeerPacket p;
@@ -282,7 +282,10 @@ static void reset(Crafted *c)
     qp_connect(c->r.d, &c->r.qp, &attr);
 }
 
-/* After a reset with the same numbers nothing of the old connection remains. */
+/*
+ * Tests that after a reset with the same numbers nothing of the old connection
+ * remains.
+ */
 static void test_reset(void)
 {
     Crafted c;
@@ -310,8 +313,8 @@ static void test_adaptive_reset(void)
 }
 
 /*
- * A flood out of order is buffered up to the window, each PSN once; a PSN
- * beyond the window causes one NAK.
+ * Tests a flood of packets out of order. Each PSN inside the window is buffered
+ * once, and a PSN beyond the window causes one NAK.
  */
 static void test_flood(void)
 {
@@ -378,8 +381,9 @@ static void test_complete_replayed(void)
 }
 
 /*
- * The placed data stays in memory, and the write never completes, because the
- * request before it is rejected.
+ * Tests a write that was placed on arrival, while the request before it is
+ * missing. That request is then rejected. The placed data stays in memory, and
+ * the write never completes.
  */
 static void test_placed_behind_refusal(void)
 {
@@ -398,7 +402,7 @@ static void test_placed_behind_refusal(void)
     crafted_stop(&c);
 }
 
-/* A forged PSN far ahead causes one NAK, after ADAPTIVE_GAP_TIME. */
+/* Tests that a forged PSN far ahead causes one NAK, after ADAPTIVE_GAP_TIME. */
 static void test_gap_of_forgery(void)
 {
     Crafted c;

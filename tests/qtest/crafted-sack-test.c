@@ -293,7 +293,7 @@ static void test_sack(const void *opaque)
     goes_on(&c, SQ_PSN + SENT, WRITES - k->completed, QRNIC_WQE_RDMA_WRITE);
 }
 
-/* A repeated SACK does not retransmit packets again. */
+/* Tests that a repeated SACK does not retransmit packets again. */
 static void test_replayed(void)
 {
     const Sack k = { OF_OLDEST };
@@ -315,7 +315,7 @@ static void test_replayed(void)
     goes_on(&c, SQ_PSN + SENT, WRITES, QRNIC_WQE_RDMA_WRITE);
 }
 
-/* A SACK that was sent before an ACK arrives after it. */
+/* Tests a SACK that was sent before an ACK but arrives after it. */
 static void test_stale(void)
 {
     const Sack k = { OF_OLDEST };
@@ -367,7 +367,9 @@ static void test_without_option(void)
     goes_on(&c, SQ_PSN + SENT, WRITES, QRNIC_WQE_RDMA_WRITE);
 }
 
-/* A SACK cannot complete a read, because the data has not arrived. */
+/*
+ * Tests that a SACK cannot complete a read, because the data has not arrived.
+ */
 static void test_of_read(void)
 {
     const Sack k = { .psn = 3, .missing = 4, .arrived = { 0x7f } };

@@ -23,7 +23,10 @@ typedef struct Case {
     const char *counted;
 } Case;
 
-/* The inner packet */
+/*
+ * Removes the payload of the inner packet. The next functions spoil the inner
+ * packet in other ways.
+ */
 
 static void empty(Shared *s, PeerPacket *p)
 {
@@ -222,8 +225,8 @@ static void test_taken(const void *opaque)
 }
 
 /*
- * The packet arrives out of order. The member drops it on arrival or when its
- * PSN is expected.
+ * Tests that the member drops an inner packet whose outer packet arrives out of
+ * order, on arrival or when its PSN is expected.
  */
 static void test_taken_ahead(const void *opaque)
 {
@@ -251,7 +254,10 @@ static void test_taken_ahead(const void *opaque)
     shared_stop(&s);
 }
 
-/* The outer packet */
+/*
+ * Replaces the number of the carrier in the outer packet. The next functions
+ * spoil the outer packet in other ways.
+ */
 
 static void of_another(Shared *s, PeerPacket *p)
 {
@@ -352,7 +358,7 @@ static void bare_by_source(Shared *s, PeerPacket *p)
 }
 
 
-/* The carrier drops the packet and keeps its expected PSN. */
+/* Packets that the carrier drops. The carrier keeps its expected PSN. */
 static const Case dropped[] = {
     { "of-another-carrier", .outer = of_another, DROPPED("connection") },
     { "of-the-carrier-beside-it", .outer = of_the_other,
@@ -401,7 +407,7 @@ static void test_dropped(const void *opaque)
     shared_stop(&s);
 }
 
-/* Correct packets with changes in ignored fields */
+/* Changes ignored fields of a correct packet. */
 
 static void reserved(Shared *s, PeerPacket *p)
 {
@@ -511,8 +517,8 @@ static void test_psn(const void *opaque)
 #define REPLAYS 20
 
 /*
- * A replayed packet is not written again, because software may use the memory
- * already.
+ * Tests that a replayed packet is not written again, because software may use
+ * the memory already.
  */
 static void test_replayed(void)
 {
@@ -537,8 +543,8 @@ static void test_replayed(void)
 }
 
 /*
- * A replayed inner packet has a new PSN of the carrier, and the member detects
- * the duplicate.
+ * Tests that a replayed inner packet has a new PSN of the carrier, and the
+ * member detects the duplicate.
  */
 static void test_replayed_inside(void)
 {
@@ -563,7 +569,8 @@ static void test_replayed_inside(void)
 }
 
 /*
- * The write of member 1 has arrived out of order; that of member 0 is missing.
+ * Sends the write of member 1 out of order. The write of member 0 is missing,
+ * and the write of member 1 is executed early.
  */
 static void early(Shared *s)
 {
@@ -630,7 +637,10 @@ static void test_early_not_displaced(void)
     filled(&s, FILLED);
 }
 
-/* After its execution the packet is a duplicate like any other. */
+/*
+ * Tests that a packet which was executed early is a duplicate like any other
+ * when the peer retransmits it.
+ */
 static void test_early_then_stale(void)
 {
     PeerPacket p;
@@ -663,8 +673,8 @@ static void write_silently(Shared *s, uint32_t psn, unsigned n)
 }
 
 /*
- * A packet of the same member as the missing one is buffered, and is executed
- * once.
+ * Tests a packet of the same member as the missing packet. The packet is
+ * buffered, and is executed once.
  */
 static void test_order_of_one(void)
 {
@@ -690,7 +700,10 @@ static void test_order_of_one(void)
     shared_stop(&s);
 }
 
-/* All writes have one address, so the last one must be in memory at the end. */
+/*
+ * Tests writes to one address that arrive in reversed order. The data of the
+ * write with the last PSN must be in memory at the end.
+ */
 static void test_reversed(void)
 {
     Shared s;
@@ -721,8 +734,8 @@ static void test_reversed(void)
 }
 
 /*
- * At most one window is buffered, and no packet of it is delivered early, to
- * limit the memory that a peer can occupy.
+ * Tests that at most one window of packets is buffered, to limit the memory
+ * that a peer can occupy. No packet of the window is delivered early.
  */
 static void test_flood(void)
 {

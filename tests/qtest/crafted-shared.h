@@ -93,7 +93,7 @@ void shared_send(Shared *s, const PeerPacket *inner, uint32_t psn);
 void shared_write(Shared *s, unsigned m, uint32_t psn, unsigned n);
 
 /*
- * Assert the next frame of the device. Responses and ENCAPSULATED packets are
+ * Asserts the next frame of the device. Responses and ENCAPSULATED packets are
  * ordered separately. shared_next_inner() returns the inner packet, or zeros
  * for an introduction.
  */
@@ -117,7 +117,7 @@ void shared_ack(Shared *s);
  * for each PSN from there.
  */
 PeerPacket shared_sack(Shared *s, uint32_t missing, uint8_t arrived);
-/* Corrupt a packet of any kind. */
+/* Corrupts a packet of any kind. */
 void wrong_source(Shared *s, PeerPacket *p);
 void wrong_vlan(Shared *s, PeerPacket *p);
 void wrong_icrc(Shared *s, PeerPacket *p);

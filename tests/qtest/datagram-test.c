@@ -303,7 +303,10 @@ static void test_send_vlan(void)
     check_send(GID_VLAN);
 }
 
-/* Bit 31 of the Q_Key selects the queue pair's current Q_Key (10.2.5). */
+/*
+ * Tests that bit 31 of the Q_Key selects the queue pair's current Q_Key
+ * (10.2.5).
+ */
 static void test_send_qkey(void)
 {
     QrnicQpAttr attr = {
@@ -327,7 +330,10 @@ static void test_send_qkey(void)
     rig_stop(&r);
 }
 
-/* The PSN wraps. Without a source port the device chooses one (A17.9.2). */
+/*
+ * Tests that the PSN wraps, and that the device chooses a source port if the
+ * WQE has none (A17.9.2).
+ */
 static void test_send_psn(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP4);
@@ -394,8 +400,8 @@ static QrnicCqe received(Rig *r, uint32_t index, uint64_t offset,
 }
 
 /*
- * A message that is too long moves the queue pair to SQE. Later WQEs are
- * flushed, receiving continues, and MODIFY_QP enables sending.
+ * Tests that a message that is too long moves the queue pair to SQE. Later WQEs
+ * are flushed, receiving continues, and MODIFY_QP enables sending.
  */
 static void test_sqe(void)
 {
@@ -451,7 +457,9 @@ static void refused(Rig *r, Wqe *w, unsigned status, unsigned syndrome)
     modify(r, 0, QRNIC_QPS_RTS);
 }
 
-/* Invalid destination addresses */
+/*
+ * Tests that the device rejects send WQEs with invalid destination addresses.
+ */
 static void test_address(void)
 {
     uint64_t errors;
@@ -616,7 +624,10 @@ static void check_arrival(Rig *r, const Arrival *a, uint32_t index)
     g_assert_cmpmem(got + GRH, a->length, data, a->length);
 }
 
-/* The GRH, the data, and all members of the CQE about the sender */
+/*
+ * Tests the GRH and the data of received datagrams, and all members of the CQE
+ * that describe the sender.
+ */
 static void test_receive(void)
 {
     static const Arrival arrivals[] = {
@@ -664,7 +675,7 @@ static void test_receive_scatter(void)
     rig_stop(&r);
 }
 
-/* UD queue pairs of one device use loopback, not the wire. */
+/* Tests that UD queue pairs of one device use loopback, not the wire. */
 static void test_loopback(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP6);
@@ -696,7 +707,7 @@ static void test_loopback(void)
     rig_stop(&r);
 }
 
-/* An invalid datagram is counted and has no other effect. */
+/* Tests that an invalid datagram is counted and has no other effect. */
 static void test_receive_drop(void)
 {
     PeerPacket p;
@@ -746,7 +757,7 @@ static void test_receive_drop(void)
     rig_stop(&r);
 }
 
-/* A queue pair receives in RTR, RTS and SQD, and not before RTR. */
+/* Tests that a queue pair receives in RTR, RTS and SQD, and not before RTR. */
 static void test_receive_states(void)
 {
     Rig r;
@@ -800,7 +811,10 @@ static void srq_post(Rig *r, uint64_t ring, uint64_t record, uint32_t srqn,
     doorbell(r->d, r->page, QRNIC_DB_SRQ, srqn, slot + 1, 0);
 }
 
-/* A WQE of an SRQ that is too short for one message receives the next one. */
+/*
+ * Tests that a WQE of an SRQ which is too short for one message receives the
+ * next message.
+ */
 static void test_receive_srq(void)
 {
     uint8_t raw[QRNIC_SRQ_CTX_BYTES];
@@ -837,8 +851,8 @@ static void test_receive_srq(void)
 }
 
 /*
- * An invalid key of the receive buffer moves the queue pair to ERR and flushes
- * the rest.
+ * Tests that an invalid key of the receive buffer moves the queue pair to ERR
+ * and flushes the rest.
  */
 static void test_receive_key(void)
 {
@@ -863,7 +877,7 @@ static void test_receive_key(void)
     rig_stop(&r);
 }
 
-/* QP1 uses its fixed Q_Key for sending and receiving. */
+/* Tests that QP1 uses its fixed Q_Key for sending and receiving. */
 static void test_gsi(void)
 {
     QrnicDatagramSeg to = to_peer(GID_IP4);

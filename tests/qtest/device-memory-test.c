@@ -179,8 +179,8 @@ static void test_keys(void)
 }
 
 /*
- * Data that the CPU wrote is sent, and data of the peer is read by the CPU,
- * without DMA.
+ * Tests that the device sends data that the CPU wrote to device memory, and
+ * that the CPU reads data of the peer. The device does no DMA for this data.
  */
 static void test_data(void)
 {
@@ -248,7 +248,10 @@ static void test_atomic(void)
     rig_stop(&m.r);
 }
 
-/* Bytes, words and unaligned accesses; a reset clears the memory. */
+/*
+ * Tests accesses of the CPU to device memory by bytes, words and unaligned
+ * addresses. A reset clears the memory.
+ */
 static void test_bar(void)
 {
     static const uint8_t zero[16];
@@ -289,9 +292,9 @@ static void is_clear(Memory *m)
 }
 
 /*
- * The device clears memory in many steps of the main loop. The command
- * completes after the last step. After a reset, unclear memory is invisible
- * until the device is ready.
+ * Tests that the device clears memory in many steps of the main loop. The
+ * command completes after the last step. After a reset, unclear memory is
+ * invisible until the device is ready.
  */
 static void test_pieces(void)
 {

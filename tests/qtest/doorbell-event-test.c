@@ -48,8 +48,8 @@ static void test_value(void)
 }
 
 /*
- * An event covers each queue of its page, and no queue of another page, because
- * the event has no queue number.
+ * Tests that an event covers each queue of its page, and no queue of another
+ * page, because the event has no queue number.
  */
 static void test_page(void)
 {
@@ -98,7 +98,10 @@ static void test_arm(void)
     rig_stop(&r);
 }
 
-/* A direct doorbell causes no event, because its WQE is in the window. */
+/*
+ * Tests that a direct doorbell causes no event, because its WQE is in the
+ * window.
+ */
 static void test_direct(void)
 {
     Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
@@ -161,7 +164,10 @@ static void test_before_command(void)
     rig_stop(&r);
 }
 
-/* The doorbell's owner is gone after the reset. */
+/*
+ * Tests that a doorbell which is pending at a reset is not counted as an error,
+ * because its owner is gone after the reset.
+ */
 static void test_reset(void)
 {
     Rig r;
@@ -177,7 +183,10 @@ static void test_reset(void)
     rig_stop(&r);
 }
 
-/* The BAR moves: doorbells work at the new address and not at the old one. */
+/*
+ * Tests that doorbells work at the new address, and not at the old address,
+ * after the BAR has moved.
+ */
 static void test_moved(void)
 {
     uint64_t before;
@@ -196,7 +205,9 @@ static void test_moved(void)
     rig_stop(&r);
 }
 
-/* The device is unplugged with an unprocessed event. */
+/*
+ * Tests that the device can be unplugged while a doorbell event is unprocessed.
+ */
 static void test_unplug(void)
 {
     Rig r;

@@ -316,7 +316,7 @@ uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx);
 /* Waits for the next CQE of the send CQ. opcode: compared only on success. */
 void rig_sent(Rig *r, unsigned status, unsigned opcode, unsigned syndrome);
 
-/* Registration of the tests by topic */
+/* Registers the tests of one topic. */
 void add_register_tests(void);
 void add_command_tests(void);
 void add_queue_tests(void);

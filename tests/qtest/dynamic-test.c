@@ -138,7 +138,7 @@ static void initiator_create(Rig *r, Qp *qp, uint8_t flags)
     qp_modify(r->d, qp, &step);
 }
 
-/* The peer as initiator */
+/* Returns a packet that the peer sends as initiator. */
 
 static PeerPacket from_initiator(const Target *t, uint8_t opcode, uint32_t n)
 {
@@ -264,7 +264,10 @@ static void test_target(void)
     rig_stop(&r);
 }
 
-/* Each rule of CONNECT is broken once. */
+/*
+ * Tests that the target rejects a CONNECT that breaks a rule. Each rule is
+ * broken once.
+ */
 static void test_refused(void)
 {
     PeerPacket p;
@@ -306,7 +309,10 @@ static void test_refused(void)
     rig_stop(&r);
 }
 
-/* A rejected request, repeated several times; no event is sent. */
+/*
+ * Tests that the target answers a rejected request, and all later requests of
+ * this connection, with the same NAK. The device sends no event.
+ */
 static void test_access(void)
 {
     QrnicQpAttr attr;
@@ -345,7 +351,10 @@ static void test_access(void)
     rig_stop(&r);
 }
 
-/* A packet that does not match the connection is dropped, header by header. */
+/*
+ * Tests that the device drops a packet that does not match the connection. Each
+ * header is spoiled once.
+ */
 static void test_lies(void)
 {
     PeerPacket p;
@@ -406,7 +415,10 @@ static void test_lies(void)
     rig_stop(&r);
 }
 
-/* The device as initiator */
+/*
+ * Returns the address segment of the peer's target, for sends of the device as
+ * initiator.
+ */
 
 static QrnicDynamicSeg address_of_peer(void)
 {
@@ -516,7 +528,9 @@ static void test_full_handshake(void)
 }
 
 /*
- * The target rejects the connection: temporarily, too often, and permanently.
+ * Tests an initiator whose target rejects the connection, permanently or
+ * temporarily. A temporary rejection is retried until it has occurred too
+ * often.
  */
 static void test_cnak(void)
 {
@@ -556,7 +570,9 @@ static void test_cnak(void)
     }
 }
 
-/* Invalid addresses */
+/*
+ * Tests that the device rejects send WQEs with invalid addresses of the target.
+ */
 static void test_bad_address(void)
 {
     for (unsigned i = 0; i < 4; i++) {

@@ -97,7 +97,10 @@ static uint16_t ones_sum(const uint8_t *p, size_t len)
     return sum;
 }
 
-/* A checksum with any start and offset: the sum of the result is all ones. */
+/*
+ * Tests that the device computes a checksum with any start and offset. The sum
+ * of the result is all ones.
+ */
 static void test_transmit_csum(void)
 {
     uint8_t frame[101], got[PEER_FRAME_MAX];
@@ -157,7 +160,10 @@ static void test_transmit_csum_outside(void)
     rig_stop(&r);
 }
 
-/* Jumbo frames up to the MTU are sent; longer ones are rejected. */
+/*
+ * Tests that jumbo frames up to the MTU are sent, and that longer frames are
+ * rejected.
+ */
 static void test_transmit_long(void)
 {
     uint8_t raw[QRNIC_PORT_CTX_BYTES], frame[9014], got[PEER_FRAME_MAX];
@@ -221,8 +227,9 @@ static void test_receive(void)
 }
 
 /*
- * Without a receive WQE the frame is dropped and counted. Packets of a reliable
- * connection behind it pass, and so do frames after a buffer was posted.
+ * Tests that a frame without a receive WQE is dropped and counted. Packets of a
+ * reliable connection behind it pass, and so do frames after a buffer was
+ * posted.
  */
 static void test_receive_no_buffer(void)
 {
@@ -255,7 +262,8 @@ static void test_receive_no_buffer(void)
 }
 
 /*
- * A frame waits while bus mastering is off, because the device cannot write it.
+ * Tests that a frame waits while bus mastering is off, because the device
+ * cannot write it.
  */
 static void test_receive_bus_master(void)
 {
@@ -434,7 +442,10 @@ static void test_receive_vlan(void)
     rig_stop(&r);
 }
 
-/* A frame longer than the MTU is dropped and consumes no receive WQE. */
+/*
+ * Tests that a frame longer than the MTU is dropped and consumes no receive
+ * WQE.
+ */
 static void test_receive_long(void)
 {
     uint8_t frame[1600], good[64];
@@ -453,7 +464,10 @@ static void test_receive_long(void)
     rig_stop(&r);
 }
 
-/* The MTU excludes one or two VLAN tags of either type, but not a third. */
+/*
+ * Tests that the MTU excludes one or two VLAN tags of either type, but not a
+ * third.
+ */
 static void test_tags_beyond_mtu(void)
 {
     static const uint8_t tags[12] = {
@@ -494,7 +508,10 @@ static void test_tags_beyond_mtu(void)
     rig_stop(&r);
 }
 
-/* Without a queue frames are dropped and counted; RoCE continues. */
+/*
+ * Tests that frames without a queue are dropped and counted, and that RoCE
+ * continues.
+ */
 static void test_no_queue(void)
 {
     uint8_t frame[64];
@@ -513,7 +530,8 @@ static void test_no_queue(void)
 }
 
 /*
- * UDP port 4791 to an address that is no GID of the device is ordinary traffic.
+ * Tests that UDP port 4791 to an address that is no GID of the device is
+ * ordinary traffic.
  */
 static void test_roce_not_ours(void)
 {
@@ -534,7 +552,10 @@ static void test_roce_not_ours(void)
     rig_stop(&r);
 }
 
-/* While the link is down, frames are dropped and counted, and WQEs complete. */
+/*
+ * Tests that while the link is down, frames are dropped and counted, and WQEs
+ * complete.
+ */
 static void test_link_down(void)
 {
     Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
@@ -558,8 +579,8 @@ static void test_link_down(void)
 }
 
 /*
- * A full backend loses nothing: all frames are sent once it has room, because
- * the device stops sending.
+ * Tests that a full backend loses nothing, because the device stops sending.
+ * The device sends all frames once the backend has room.
  */
 static void test_backpressure(void)
 {

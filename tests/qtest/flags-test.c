@@ -52,7 +52,7 @@ static void refused(Rig *r, unsigned type, uint8_t flags, uint32_t source_qpn,
     g_assert_cmphex(entry.syndrome, ==, syndrome);
 }
 
-/* Each flag is valid for one type of queue pair. */
+/* Tests that each flag is valid for one type of queue pair. */
 static void test_refused(void)
 {
     static const uint8_t of_ud[] = {
@@ -100,7 +100,10 @@ static void test_off(void)
     rig_stop(&r);
 }
 
-/* The DETH has the number that software chose; the queue pair keeps its own. */
+/*
+ * Tests that the DETH has the source number that software chose, and that the
+ * queue pair keeps its own number.
+ */
 static void test_source_qpn(void)
 {
     QrnicDatagramSeg to = {
@@ -180,7 +183,10 @@ static uint32_t frame_check_sequence(const uint8_t *p, size_t len)
     return ~crc;
 }
 
-/* A buffer is large enough if it holds the frame without the tag. */
+/*
+ * Tests that a buffer is large enough if it holds the frame without the tag,
+ * because the device strips the tag.
+ */
 static void test_vlan_strip(void)
 {
     uint8_t frame[FRAME], got[FRAME];
@@ -237,7 +243,10 @@ static void test_scatter_fcs(void)
     scatter_fcs(QRNIC_QPF_SCATTER_FCS, false);
 }
 
-/* The FCS is that of the frame with its tag. */
+/*
+ * Tests that the FCS in the buffer is that of the frame with its tag, even if
+ * the tag is stripped.
+ */
 static void test_scatter_fcs_strip(void)
 {
     scatter_fcs(QRNIC_QPF_SCATTER_FCS | QRNIC_QPF_VLAN_STRIP, true);
@@ -263,7 +272,10 @@ static QrnicCmdEntry overwriting_cq(Rig *r, Cq *cq)
     return entry;
 }
 
-/* Ten completions into four entries: the last four are readable. */
+/*
+ * Tests ten completions into a CQ of four entries that ignores overruns. The
+ * last four CQEs are readable.
+ */
 static void test_ignore_overrun(void)
 {
     QrnicQpAttr attr;
@@ -308,7 +320,10 @@ static void test_ignore_overrun(void)
     rig_stop(&r);
 }
 
-/* An overwritten solicited CQE does not cause an event when the CQ is armed. */
+/*
+ * Tests that an overwritten solicited CQE does not cause an event when the CQ
+ * is armed.
+ */
 static void test_ignore_overrun_solicited(void)
 {
     QrnicCqe cqe;

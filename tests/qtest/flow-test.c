@@ -257,7 +257,10 @@ static void test_without(void)
 }
 
 /* DESTROY_QP ends the queue pair's rules; a reset keeps them. */
-/* The number of sniffers is small, because every copy costs time. */
+/*
+ * Tests the limit of the number of sniffers, which is small because every copy
+ * costs time.
+ */
 static void test_sniffers(void)
 {
     QrnicFlowCtx ctx = { .type = QRNIC_FLOW_SNIFFER };
@@ -543,8 +546,8 @@ static void test_states(void)
 }
 
 /*
- * If the selected queue pair has no WQE, or a WQE that is too small, the frame
- * is dropped and no other rule is tried.
+ * Tests that the frame is dropped if the selected queue pair has no WQE or a
+ * WQE that is too small. No other rule is tried.
  */
 static void test_no_wqe(void)
 {
@@ -707,7 +710,9 @@ static void send_frame(Steering *s, Qp *qp, const uint8_t *frame, size_t len,
     sq_post(s->r.d, qp, &w);
 }
 
-/* Each sniffer gets a copy of each sent frame, as it is on the wire. */
+/*
+ * Tests that each sniffer gets a copy of each sent frame, as it is on the wire.
+ */
 static void test_sniff_sent(void)
 {
     const QrnicEthSeg tag = { .flags = QRNIC_ETHF_VLAN, .vlan_tci = 7 };
@@ -735,7 +740,10 @@ static void test_sniff_sent(void)
     rig_stop(&s.r);
 }
 
-/* A loopback packet causes one copy, and one of its ACK. */
+/*
+ * Tests that a loopback packet causes one copy at the sniffer, and that its ACK
+ * causes another copy.
+ */
 static void test_sniff_loopback(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -775,7 +783,7 @@ static void test_sniff_loopback(void)
     rig_stop(&s.r);
 }
 
-/* A lost copy has no effect on the frame. */
+/* Tests that the loss of a sniffer's copy has no effect on the frame. */
 static void test_sniff_lost(void)
 {
     uint8_t frame[FRAME];
@@ -900,7 +908,10 @@ static uint16_t ones_sum(uint32_t sum, const uint8_t *p, size_t len)
     return sum;
 }
 
-/* The device computes the checksums; the sum of a receiver is all ones. */
+/*
+ * Tests that the device computes the checksums. The sum that a receiver
+ * computes is all ones.
+ */
 static void test_ip_csum(void)
 {
     static const unsigned kinds[] = {
@@ -981,7 +992,7 @@ static void test_ip_csum_refused(void)
     csum_refused("cap-flow=off", QRNIC_ETHF_IP_CSUM);
 }
 
-/* In SQD the queue pair sends nothing; in RTS it continues. */
+/* Tests that the queue pair sends nothing in SQD, and continues in RTS. */
 static void test_drain(void)
 {
     QrnicQpAttr step = {

@@ -94,7 +94,10 @@ static void expect_answer(Rig *r, uint32_t psn, uint8_t answer)
     }
 }
 
-/* A column is gathered into a packet and scattered from one. */
+/*
+ * Tests that a column of a matrix is gathered into a packet, and that a packet
+ * is scattered to a column.
+ */
 static void test_column(void)
 {
     Rig r;
@@ -141,8 +144,8 @@ static void test_column(void)
 }
 
 /*
- * The list is in memory, in two data segments. Software may change it after the
- * completion. The device has copied it then, so software may change it.
+ * Tests a list that is in memory, in two data segments. Software may change the
+ * list after the completion, because the device has copied it.
  */
 static void test_list_in_memory(void)
 {
@@ -177,7 +180,9 @@ static void test_list_in_memory(void)
     rig_stop(&r);
 }
 
-/* The peer reads through two keys, and invalidates the upper one. */
+/*
+ * Tests a peer that reads through two keys, and then invalidates the upper one.
+ */
 static void test_send_inv(void)
 {
     Rig r;
@@ -277,7 +282,7 @@ static void spoil_no_segment(Rig *r, QrnicIndirectSeg *s, Wqe *w)
     *w = wqe_begin(QRNIC_WQE_REG_INDIRECT, QRNIC_WQEF_SIGNALED);
 }
 
-/* The list is outside of the range of its key. */
+/* Moves the list outside of the range of its key. */
 static void spoil_list_key(Rig *r, QrnicIndirectSeg *s, Wqe *w)
 {
     *w = wqe_indirect(s);
@@ -310,9 +315,9 @@ static void test_refused(void)
 }
 
 /*
- * A region below an indirect key is destroyed. An access to the key is
- * rejected, and the report names the key. Another queue pair with another key
- * continues.
+ * Tests an indirect key one of whose regions was destroyed. An access to the
+ * key is rejected, and the report names the key. Another queue pair with
+ * another key continues.
  */
 static void test_dead_child(void)
 {

@@ -62,8 +62,8 @@ static void memory_is(Rig *r, uint64_t offset, const char *text)
 }
 
 /*
- * A window is bound, used, and invalidated by the peer's send; then it is
- * rejected.
+ * Tests a window that is bound, used, and invalidated by the peer's send. The
+ * device rejects the window afterwards.
  */
 static void test_window(void)
 {
@@ -110,8 +110,8 @@ static void test_window(void)
 }
 
 /*
- * A queue pair of the kernel may register pages; one of a process may not,
- * because pages are physical addresses.
+ * Tests that a queue pair of the kernel may register pages. A queue pair of a
+ * process may not, because pages are physical addresses.
  */
 static void test_fast_reg(void)
 {
@@ -193,7 +193,10 @@ static void test_send_inv(void)
     rig_stop(&r);
 }
 
-/* The peer invalidates keys that it must not invalidate. */
+/*
+ * Tests that the device rejects a send of the peer that invalidates a key whose
+ * type a peer must not invalidate.
+ */
 static void test_send_inv_refused(void)
 {
     Rig r;
@@ -214,7 +217,7 @@ static void test_send_inv_refused(void)
     rig_stop(&r);
 }
 
-/* MODIFY_MKEY keeps the index and changes place and variant. */
+/* Tests that MODIFY_MKEY keeps the index and changes place and variant. */
 static void test_modify(void)
 {
     Rig r;

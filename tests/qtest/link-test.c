@@ -57,8 +57,8 @@ static void write_ends(LinkEnd *e, unsigned packets)
 }
 
 /*
- * A frame that a NAK reports is retransmitted, and the transport is not
- * involved.
+ * Tests that a frame which a NAK reports is retransmitted, and that the
+ * transport is not involved.
  */
 static void test_dropped_comes_again(void)
 {
@@ -79,8 +79,8 @@ static void test_dropped_comes_again(void)
 }
 
 /*
- * A lost last frame is retransmitted by the timer, because no later frame
- * reports it.
+ * Tests that a lost last frame is retransmitted by the timer, because no later
+ * frame reports it.
  */
 static void test_tail_comes_again(void)
 {
@@ -98,7 +98,7 @@ static void test_tail_comes_again(void)
     rig_stop(&e.r);
 }
 
-/* The device reports missing frames and delivers frames in order. */
+/* Tests that the device reports missing frames and delivers frames in order. */
 static void test_gap_is_told(void)
 {
     PeerPacket p[3];
@@ -146,8 +146,8 @@ static void test_gap_is_told(void)
 }
 
 /*
- * At most one window is outstanding; other packets wait in the send queue, not
- * in the device, because the peer's buffer is limited.
+ * Tests that at most one window is outstanding, because the peer's buffer is
+ * limited. Other packets wait in the send queue, not in the device.
  */
 static void test_window_holds_the_engine(void)
 {
@@ -171,8 +171,8 @@ static void test_window_holds_the_engine(void)
 }
 
 /*
- * A peer without link retransmission: all frames are plain, except a few
- * HELLOs.
+ * Tests a peer without link retransmission. All frames of the device are plain,
+ * except a few HELLOs.
  */
 static void test_standard_end(void)
 {
@@ -219,7 +219,9 @@ static uint64_t capabilities(Device *d)
     return a.capabilities;
 }
 
-/* Without the property the device neither sends nor answers HELLOs. */
+/*
+ * Tests that without the property the device neither sends nor answers HELLOs.
+ */
 static void test_off(void)
 {
     LinkEnd e = { 0 };
@@ -233,7 +235,7 @@ static void test_off(void)
     rig_stop(&e.r);
 }
 
-/* After a reset the device sends a HELLO of a new session. */
+/* Tests that after a reset the device sends a HELLO of a new session. */
 static void test_reset(void)
 {
     uint32_t before;

@@ -271,7 +271,7 @@ static void test_local_key(const void *data)
     rig_stop(&r);
 }
 
-/* A destroyed key is rejected. */
+/* Tests that a destroyed key is rejected. */
 static void test_destroyed_key(void)
 {
     PeerPacket p;
@@ -289,7 +289,7 @@ static void test_destroyed_key(void)
     rig_stop(&r);
 }
 
-/* A DMA region has bus addresses without translation. */
+/* Tests that a DMA region has bus addresses without translation. */
 static void test_dma_region(void)
 {
     uint8_t raw[QRNIC_MKEY_CTX_BYTES], data[32];
@@ -316,7 +316,7 @@ static void test_dma_region(void)
 }
 
 /*
- * The page list of a table is at an address without memory: the access
+ * Tests a table whose page list is at an address without memory. The access
  * fails, because a table can be invalid.
  */
 static void test_table_nowhere(void)

@@ -180,7 +180,10 @@ static void test_commands(void)
     rig_stop(&g.r);
 }
 
-/* The device has as many attachments as it reports, and rejects one more. */
+/*
+ * Tests that the device has as many attachments as it reports, and rejects one
+ * more.
+ */
 static void test_limit(void)
 {
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES], gid[16];
@@ -211,7 +214,9 @@ static void test_limit(void)
     rig_stop(&g.r);
 }
 
-/* Each attached queue pair with the right Q_Key receives one copy. */
+/*
+ * Tests that each attached queue pair with the right Q_Key receives one copy.
+ */
 static void test_receive(void)
 {
     QrnicQpAttr attr = {
@@ -266,7 +271,7 @@ static void test_receive_ipv6(void)
     rig_stop(&g.r);
 }
 
-/* A group belongs to a VLAN that the device has in its GID table. */
+/* Tests that a group belongs to a VLAN that the device has in its GID table. */
 static void test_receive_vlan(void)
 {
     uint8_t gid[16];
@@ -291,8 +296,8 @@ static void test_receive_vlan(void)
 }
 
 /*
- * A packet to a group address with the number of a single queue pair is
- * dropped.
+ * Tests that a packet to a group address with the number of a single queue pair
+ * is dropped.
  */
 static void test_receive_number(void)
 {
@@ -401,8 +406,8 @@ static void send_to_group(Group *g, unsigned member, const char *text)
 }
 
 /*
- * A send goes to the wire once, and to all attached queue pairs, the sender
- * included.
+ * Asserts that a send to the group goes to the wire once, and to all attached
+ * queue pairs, including the sender.
  */
 static void check_send(uint8_t flags, unsigned members, bool ipv6)
 {
@@ -436,8 +441,8 @@ static void test_send_ipv6(void)
 }
 
 /*
- * QPF_NO_MULTICAST_LOOPBACK: the sender receives no copy, the others do.
- * Programs set the flag to avoid their own messages.
+ * Tests that the sender receives no copy with QPF_NO_MULTICAST_LOOPBACK, and
+ * that the other members do. Programs set the flag to avoid their own messages.
  */
 static void test_no_loopback(void)
 {
@@ -445,8 +450,8 @@ static void test_no_loopback(void)
 }
 
 /*
- * The flag applies to packets of this device, because a peer may have the same
- * number.
+ * Tests that the flag applies only to packets of this device, because a peer's
+ * queue pair may have the same number.
  */
 static void test_no_loopback_peer(void)
 {
@@ -463,8 +468,9 @@ static void test_no_loopback_peer(void)
 }
 
 /*
- * DESTROY_QP ends the attachments, so that a later queue pair of the same
- * number has none. A reset queue pair keeps them, but receives nothing.
+ * Tests that DESTROY_QP ends the attachments, so that a later queue pair of the
+ * same number has none. A reset queue pair keeps its attachments, but receives
+ * nothing.
  */
 static void test_lifetime(void)
 {
@@ -510,8 +516,8 @@ static void test_lifetime(void)
 #define MANY 100
 
 /*
- * A frame to many queue pairs takes several runs of the engine. The peer's next
- * frame waits in the backend until all copies are written.
+ * Tests a frame to many queue pairs, which takes several runs of the engine.
+ * The peer's next frame waits in the backend until all copies are written.
  */
 static void test_many(void)
 {

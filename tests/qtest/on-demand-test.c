@@ -133,8 +133,8 @@ static void expect_status(Demand *x, Cq *cq, unsigned status, unsigned syndrome)
 }
 
 /*
- * A send waits for its page. The page is invalidated and later present at
- * another address.
+ * Tests that a send waits for its page. The page is invalidated, and is later
+ * present at another address.
  */
 static void test_send(void)
 {
@@ -177,7 +177,9 @@ static PeerPacket write_in(Demand *x, uint32_t psn, uint64_t offset,
     return p;
 }
 
-/* A request to an absent page gets an RNR NAK, and is reported once. */
+/*
+ * Tests that a request to an absent page gets an RNR NAK, and is reported once.
+ */
 static void test_receive(void)
 {
     uint8_t data[100], got[100];
@@ -212,7 +214,9 @@ static void test_receive(void)
     rig_stop(&x.r);
 }
 
-/* REFUSE_PAGE_FAULT for the peer's request, and then for a waiting send */
+/*
+ * Tests REFUSE_PAGE_FAULT for the peer's request, and then for a waiting send.
+ */
 static void test_refused(void)
 {
     uint8_t data[100] = { 0 };
@@ -243,7 +247,10 @@ static void test_refused(void)
     rig_stop(&x.r);
 }
 
-/* A queue pair that is reset, destroyed or not yet in RTS has no page fault. */
+/*
+ * Tests that a queue pair that is reset, destroyed or not yet in RTS has no
+ * page fault.
+ */
 static void test_gone(void)
 {
     QrnicQpAttr reset = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET };
@@ -305,8 +312,8 @@ static void post_frame(Demand *x, Qp *qp)
 }
 
 /*
- * Raw packet queue pairs do not wait for pages, because they have no sender
- * that retransmits.
+ * Tests that raw packet queue pairs do not wait for pages, because they have no
+ * sender that retransmits.
  */
 static void test_raw_packet(void)
 {
@@ -360,8 +367,8 @@ static void check_length(uint64_t region_length, uint64_t offset,
 }
 
 /*
- * The page fault has the length of the whole data segment, not only of one
- * packet.
+ * Tests that the page fault has the length of the whole data segment, not only
+ * of one packet.
  */
 static void test_length(void)
 {

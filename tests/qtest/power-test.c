@@ -63,7 +63,10 @@ static void idle(Device *d)
     }
 }
 
-/* Memory of a stopped VM does not change by loopback, commands or events. */
+/*
+ * Tests that loopback, commands and events do not change the memory of a
+ * stopped VM.
+ */
 static void test_stopped(void)
 {
     QrnicCmdEntry nop = { .opcode = QRNIC_CMD_NOP, .owner = 1 };
@@ -122,8 +125,8 @@ static void test_stopped_receive(void)
 }
 
 /*
- * In D3hot the device does no DMA and drops frames. In D0 it has all its state
- * again, and continues earlier work, as PCI requires.
+ * Tests that the device does no DMA in D3hot and drops frames. In D0 it has all
+ * its state again, and continues earlier work, as PCI requires.
  */
 static void test_d3hot(void)
 {
@@ -178,7 +181,8 @@ static void test_d3hot(void)
 }
 
 /*
- * A frame that arrives while bus mastering is off waits in the backend's queue.
+ * Tests that a frame which arrives while bus mastering is off waits in the
+ * backend's queue.
  */
 static void test_no_bus_master_receive(void)
 {
@@ -199,8 +203,8 @@ static void test_no_bus_master_receive(void)
 }
 
 /*
- * Two adapters are on a hub, and one has no driver. Frames to it wait until it
- * is unplugged.
+ * Tests two adapters on a hub, of which one has no driver. Frames to this
+ * adapter wait until it is unplugged.
  */
 static void test_unplug_on_hub(void)
 {

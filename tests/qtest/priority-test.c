@@ -143,8 +143,8 @@ static void test_service_level(void)
 }
 
 /*
- * The attribute overrides the service level, and QUERY_QP returns it, so that
- * software need not change the path.
+ * Tests that the attribute overrides the service level, and QUERY_QP returns
+ * it, so that software need not change the path.
  */
 static void test_attribute(void)
 {
@@ -188,7 +188,10 @@ static void refused(Rig *r, const Qp *qp, QrnicQpAttr attr, unsigned status,
                   NULL, 0, status, syndrome);
 }
 
-/* Each rule is broken once; the level stays. */
+/*
+ * Tests that the device rejects an invalid priority and keeps the level. Each
+ * rule is broken once.
+ */
 static void test_refused(void)
 {
     QrnicQpAttr attr;
@@ -232,8 +235,8 @@ static void test_refused(void)
 }
 
 /*
- * Without the capability all queue pairs have the same level for all service
- * levels.
+ * Tests that without the capability all queue pairs have the same level for all
+ * service levels.
  */
 static void test_capability(void)
 {

@@ -75,7 +75,7 @@ static void test_refused(const void *data)
     g_assert_true(strchr(err, '\n') == err + strlen(err) - 1);
 }
 
-/* The device has the accepted value, not a clipped one. */
+/* Tests that the device has the accepted value, not a clipped one. */
 static void test_accepted(const void *data)
 {
     const char *property = data;
@@ -138,7 +138,7 @@ static void check_adapter(QPCIDevice *pci, const ShortForm *form)
     }
 }
 
-/* Every form of the command line that creates QEMU's other adapters */
+/* Tests every form of the command line that creates QEMU's other adapters. */
 static void test_short_form(const void *data)
 {
     const ShortForm *form = data;
@@ -264,7 +264,7 @@ static const HotPlug hot_plugs[] = {
     { "before-firmware", 2, false, 512, NULL },
 };
 
-/* A device is plugged into a port whose window is too small. */
+/* Tests a device that is plugged into a port whose window is too small. */
 static void test_hot_plug(const void *data)
 {
     const HotPlug *c = data;
@@ -313,7 +313,10 @@ static void test_hot_plug(const void *data)
     }
 }
 
-/* Migration is rejected, because the device's state is in one process. */
+/*
+ * Tests that migration is rejected, because the device's state is in one
+ * process.
+ */
 static void test_not_migratable(void)
 {
     Device *d = device_start("");

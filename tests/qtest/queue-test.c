@@ -19,8 +19,9 @@ static Wqe small_send(Rig *r, uint32_t offset)
 }
 
 /*
- * No step has an effect alone: the doorbell starts the WQE, the ACK completes
- * it, so the order of steps decides when the device reads.
+ * Tests that no step of a send has an effect alone. The doorbell starts the
+ * WQE, and the ACK completes it. The order of steps therefore decides when the
+ * device reads.
  */
 static void test_steps(void)
 {
@@ -61,8 +62,8 @@ static void test_steps(void)
 }
 
 /*
- * A hardware doorbell is a hint: the software doorbell decides the producer
- * index.
+ * Tests that a hardware doorbell is a hint, because the software doorbell
+ * decides the producer index.
  */
 static void test_record_rules(void)
 {
@@ -81,7 +82,7 @@ static void test_record_rules(void)
     rig_stop(&r);
 }
 
-/* One DMA read fetches eight basic blocks behind one doorbell. */
+/* Tests that one DMA read fetches eight basic blocks behind one doorbell. */
 static void test_batch_fetch(void)
 {
     Rig r;
@@ -103,7 +104,7 @@ static void test_batch_fetch(void)
     rig_stop(&r);
 }
 
-/* A WQE wraps around the end of its ring at a basic block. */
+/* Tests that a WQE wraps around the end of its ring at a basic block. */
 static void test_wrap(void)
 {
     Rig r;
@@ -136,7 +137,10 @@ static void test_wrap(void)
     rig_stop(&r);
 }
 
-/* A direct WQE sends the same frame as a fetched one, with two reads less. */
+/*
+ * Tests that a direct WQE sends the same frame as a fetched one, with two reads
+ * less.
+ */
 static void test_direct_equal(void)
 {
     Rig r;
@@ -171,7 +175,8 @@ static void test_direct_equal(void)
 }
 
 /*
- * A direct WQE out of order is dropped, and the WQE is fetched from the ring.
+ * Tests that a direct WQE out of order is dropped, and the WQE is fetched from
+ * the ring.
  */
 static void test_direct_out_of_order(void)
 {
@@ -195,7 +200,10 @@ static void test_direct_out_of_order(void)
     rig_stop(&r);
 }
 
-/* Without a whole WQE in the window, the direct doorbell reads the ring. */
+/*
+ * Tests that without a whole WQE in the window, the direct doorbell reads the
+ * ring.
+ */
 static void test_direct_window(void)
 {
     Rig r;
@@ -248,9 +256,9 @@ static void doorbell_burst(Rig *r, unsigned offset, const uint8_t *bytes,
 }
 
 /*
- * One burst of MMIO: the CQ arm doorbell at 0x18 fills the FIFO of one entry,
- * and the direct doorbell at 0x40 is dropped. The device finds the work in the
- * software doorbell.
+ * Tests one burst of MMIO writes. The CQ arm doorbell at 0x18 fills the FIFO of
+ * one entry, and the direct doorbell at 0x40 is dropped. The device finds the
+ * work in the software doorbell.
  */
 static void test_fifo_overflow(void)
 {
@@ -284,7 +292,10 @@ static void test_fifo_overflow(void)
     rig_stop(&r);
 }
 
-/* The CQ record has the arm request, so a dropped doorbell is harmless. */
+/*
+ * Tests that the CQ record has the arm request, so a dropped doorbell is
+ * harmless.
+ */
 static void test_fifo_overflow_arm(void)
 {
     Rig r;
@@ -311,8 +322,9 @@ static void test_fifo_overflow_arm(void)
 }
 
 /*
- * A burst overflows the FIFO through one page. The device scans the queues of
- * that page only, although a queue of another page has work without a doorbell.
+ * Tests a burst of doorbells of one page that overflows the FIFO. The device
+ * scans the queues of that page only, although a queue of another page has work
+ * without a doorbell.
  */
 static void test_fifo_flood(void)
 {
@@ -354,8 +366,8 @@ static void test_fifo_flood(void)
 }
 
 /*
- * A process cannot ring queues of another doorbell page. Otherwise a process
- * could disturb another.
+ * Tests that a process cannot ring queues of another doorbell page. Otherwise a
+ * process could disturb another.
  */
 static void test_isolation(void)
 {
@@ -383,7 +395,7 @@ static void test_isolation(void)
     rig_stop(&r);
 }
 
-/* Each invalid doorbell is dropped and counted by its reason. */
+/* Tests that each invalid doorbell is dropped and counted by its reason. */
 static void test_bad_doorbells(void)
 {
     Rig r;
@@ -432,7 +444,7 @@ static void expect_error(Rig *r, unsigned status, unsigned syndrome)
     g_assert_cmpuint(a.state, ==, QRNIC_QPS_ERR);
 }
 
-/* A producer index beyond the ring */
+/* Tests that a producer index beyond the ring moves the queue pair to ERR. */
 static void test_producer_beyond(void)
 {
     Rig r;
@@ -524,8 +536,8 @@ static void test_bad_wqe(const void *data)
 }
 
 /*
- * A malformed WQE of several blocks is skipped as one WQE, and the next one is
- * found.
+ * Tests that a malformed WQE of several blocks is skipped as one WQE, and the
+ * next one is found.
  */
 static void test_bad_wqe_long(void)
 {
@@ -562,7 +574,7 @@ static void test_bad_wqe_long(void)
     rig_stop(&r);
 }
 
-/* In ERR all WQEs are flushed in order, later ones included. */
+/* Tests that in ERR all WQEs are flushed in order, later ones included. */
 static void test_flush(void)
 {
     Rig r;
@@ -616,7 +628,10 @@ static void post_nop(Rig *r)
     sq_post(r->d, &r->qp, &w);
 }
 
-/* The order is CQE, EQE, interrupt; each arming causes one event. */
+/*
+ * Tests that the order is CQE, EQE, interrupt, and that each arming causes one
+ * event.
+ */
 static void test_arm(void)
 {
     Rig r;
@@ -653,8 +668,9 @@ static void test_arm(void)
 }
 
 /*
- * An event covers all CQEs before it. If the CQ is armed again before software
- * has consumed one of these CQEs, the next CQE causes the next event.
+ * Tests that an event covers all CQEs before it. If the CQ is armed again
+ * before software has consumed one of these CQEs, the next CQE causes the next
+ * event.
  */
 static void test_arm_once(void)
 {
@@ -686,7 +702,10 @@ static void test_arm_once(void)
     rig_stop(&r);
 }
 
-/* Armed for solicited CQEs: an error causes an event, a plain CQE does not. */
+/*
+ * Tests a CQ that is armed for solicited CQEs. A solicited CQE or an error
+ * causes an event, a plain CQE does not.
+ */
 static void test_arm_solicited(void)
 {
     Rig r;
@@ -719,7 +738,7 @@ static void test_arm_solicited(void)
     rig_stop(&r);
 }
 
-/* An overrun is always reported, and moves the queue pair to ERR. */
+/* Tests that an overrun is always reported, and moves the queue pair to ERR. */
 static void test_cq_overrun(void)
 {
     Rig r;
@@ -752,8 +771,8 @@ static void test_cq_overrun(void)
 }
 
 /*
- * No overrun happens while software consumes, because the device reads the
- * record again before it reports one.
+ * Tests that no overrun happens while software consumes, because the device
+ * reads the record again before it reports one.
  */
 static void test_cq_consumer(void)
 {
@@ -789,7 +808,8 @@ static void test_eq_consumer_beyond(void)
 }
 
 /*
- * An EQ that is too small for its CQs is fatal, because an event would be lost.
+ * Tests that an EQ that is too small for its CQs is fatal, because an event
+ * would be lost.
  */
 static void test_eq_overrun(void)
 {
@@ -818,9 +838,9 @@ static void test_eq_overrun(void)
 }
 
 /*
- * A process that arms its CQ repeatedly cannot overrun the common EQ. A CQ has
- * at most one EQE at a time; the next one follows after software has consumed
- * it.
+ * Tests that a process that arms its CQ repeatedly cannot overrun the common
+ * EQ. A CQ has at most one EQE at a time; the next one follows after software
+ * has consumed it.
  */
 static void test_eq_one_event(void)
 {

@@ -137,8 +137,9 @@ static uint8_t command_status(Device *d, unsigned back)
 }
 
 /*
- * A CQ in registers of a disk: no byte is written there. The failed access is
- * counted and reported like any other, for reads and writes.
+ * Tests a CQ whose ring is in registers of a disk. The device writes no byte
+ * there. The failed access is counted and reported like any other, for reads
+ * and writes.
  */
 static void test_dma_reaches_memory_only(void)
 {
@@ -193,7 +194,10 @@ static void test_dma_reaches_memory_only(void)
     rig_stop(&r);
 }
 
-/* Memory of another device is memory: here the frame buffer of a display. */
+/*
+ * Tests that memory of another device is memory like any other. Here it is the
+ * frame buffer of a display.
+ */
 static void test_peer_to_peer(void)
 {
     uint8_t raw[QRNIC_PORT_ATTR_BYTES] = { 0 };
@@ -221,9 +225,10 @@ static void test_peer_to_peer(void)
 }
 
 /*
- * The message of a completion resets a disk that is reading, which waits for
- * the disk and runs bottom halves. The queue pair, the CQ and the EQ that sent
- * the message are still in use, although commands to destroy them are pending.
+ * Tests a completion whose interrupt message resets a disk that is reading. The
+ * reset waits for the disk and runs bottom halves. The queue pair, the CQ and
+ * the EQ that sent the message are still in use, although commands to destroy
+ * them are pending.
  */
 static void test_work_does_not_enter_itself(void)
 {
@@ -267,7 +272,10 @@ static void test_work_does_not_enter_itself(void)
     rig_stop(&r);
 }
 
-/* The message starts a Function Level Reset of the device that sends it. */
+/*
+ * Tests an interrupt message that starts a Function Level Reset of the device
+ * that sends it.
+ */
 static void test_reset_waits(void)
 {
     uint8_t exp;
@@ -295,7 +303,7 @@ static void test_reset_waits(void)
     rig_stop(&r);
 }
 
-/* The message unplugs its sender */
+/* Prepares an interrupt message that unplugs the device that sends it. */
 static void unplug_prepare(Rig *r)
 {
     rig_start_behind_port(r, "");

@@ -90,7 +90,7 @@ static void test_time(void)
     device_stop(d);
 }
 
-/* An 8-byte read returns the lower and the upper register. */
+/* Tests that an 8-byte read returns the lower and the upper register. */
 static void test_read_64(void)
 {
     Device *d = device_start("");
@@ -119,7 +119,9 @@ static void test_read_64(void)
     device_stop(d);
 }
 
-/* An invalid access reads as 0, changes no register, and is counted. */
+/*
+ * Tests that an invalid access reads as 0, changes no register, and is counted.
+ */
 static void test_bad_access(void)
 {
     Device *d = device_start("");
@@ -172,7 +174,10 @@ static void test_bad_value(void)
     device_stop(d);
 }
 
-/* A reset by register and by FLR clears objects, registers and counters. */
+/*
+ * Asserts that a reset by register or by FLR clears objects, registers and
+ * counters.
+ */
 static void check_reset(void (*reset)(Device *d))
 {
     Rig r;
@@ -252,8 +257,8 @@ static uint64_t time_read(Device *d)
 }
 
 /*
- * A reset by register keeps configuration space and the MSI-X table with its
- * pending bits. FLR clears both. Both keep the clock.
+ * Asserts that a reset by register keeps configuration space and the MSI-X
+ * table with its pending bits. FLR clears both. Both resets keep the clock.
  */
 static void check_reset_keeps(void (*reset)(Device *d), bool keeps)
 {

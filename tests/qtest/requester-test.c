@@ -136,7 +136,10 @@ static void test_write_imm(void)
     run_message(true, true);
 }
 
-/* Odd lengths have pad bytes; a message of 0 bytes is an empty packet. */
+/*
+ * Tests that odd lengths have pad bytes, and that a message of 0 bytes is an
+ * empty packet.
+ */
 static void test_pad(void)
 {
     Rig r;
@@ -160,7 +163,7 @@ static void test_pad(void)
     rig_stop(&r);
 }
 
-/* The number of packets of 4097 bytes at every MTU */
+/* Tests the number of packets of a write of 4097 bytes at every MTU. */
 static void test_mtu(void)
 {
     static const unsigned bytes[] = { 0, 256, 512, 1024, 2048, 4096 };
@@ -209,7 +212,7 @@ static void test_inline(void)
     rig_stop(&r);
 }
 
-/* Thirty segments in one message */
+/* Tests a write that is gathered from QRNIC_MAX_SGE data segments. */
 static void test_gather(void)
 {
     Rig r;
@@ -254,7 +257,10 @@ static Wqe small_read(Rig *r, uint32_t length)
     return w;
 }
 
-/* The response is scattered, and its packets have the PSNs of the request. */
+/*
+ * Tests that the response to a read is scattered, and that its packets have the
+ * PSNs of the request.
+ */
 static void test_read(void)
 {
     Rig r;
@@ -327,8 +333,8 @@ static void test_atomics(void)
 }
 
 /*
- * At most max_rd_atomic reads are outstanding; a fence waits for them, because
- * the responder stores that many.
+ * Tests that at most max_rd_atomic reads are outstanding, because the responder
+ * stores that many. A fence waits for them.
  */
 static void test_rd_atomic_limit(void)
 {
@@ -372,7 +378,7 @@ static void post_sends(Rig *r, int count)
     sq_ring(r->d, &r->qp);
 }
 
-/* One ACK acknowledges all packets before it. */
+/* Tests that one ACK acknowledges all packets before it. */
 static void test_coalesced_ack(void)
 {
     Rig r;
@@ -397,7 +403,7 @@ static void test_coalesced_ack(void)
     rig_stop(&r);
 }
 
-/* An ACK of a PSN that was never sent is dropped and counted. */
+/* Tests that an ACK of a PSN that was never sent is dropped and counted. */
 static void test_ack_unsent(void)
 {
     Rig r;
@@ -414,8 +420,8 @@ static void test_ack_unsent(void)
 }
 
 /*
- * After a NAK for a sequence error, the device retransmits all packets from
- * that PSN on (go-back-N).
+ * Tests that after a NAK for a sequence error, the device retransmits all
+ * packets from that PSN on (go-back-N).
  */
 static void test_go_back_n(void)
 {
@@ -441,7 +447,8 @@ static void test_go_back_n(void)
 }
 
 /*
- * Go-back-N inside a message retransmits the rest of it with the right bytes.
+ * Tests that go-back-N inside a message retransmits the rest of it with the
+ * right bytes.
  */
 static void test_go_back_middle(void)
 {
@@ -497,7 +504,7 @@ static void test_nak(const void *data)
     rig_stop(&r);
 }
 
-/* RNR timer code 1 is 0.01 ms, code 12 is 0.64 ms (table 45). */
+/* Tests the RNR timer. Code 1 is 0.01 ms, code 12 is 0.64 ms (table 45). */
 static void test_rnr(void)
 {
     Rig r;
@@ -517,7 +524,7 @@ static void test_rnr(void)
     rig_stop(&r);
 }
 
-/* With rnr_retry 2 the third RNR NAK is an error. */
+/* Tests that with rnr_retry 2 the third RNR NAK is an error. */
 static void test_rnr_exceeded(void)
 {
     Rig r;
@@ -538,8 +545,8 @@ static void test_rnr_exceeded(void)
 }
 
 /*
- * Without an answer the device retries retry_cnt times at the transport timer,
- * then reports an error.
+ * Tests that without an answer the device retries retry_cnt times at the
+ * transport timer, then reports an error.
  */
 static void test_timeout(void)
 {
@@ -587,7 +594,10 @@ static void test_timeout_progress(void)
     rig_stop(&r);
 }
 
-/* A missing response packet: the read is repeated from there. */
+/*
+ * Tests a read whose second response packet is missing. The device repeats the
+ * read from that packet on.
+ */
 static void test_read_hole(void)
 {
     Rig r;
@@ -612,8 +622,8 @@ static void test_read_hole(void)
 }
 
 /*
- * IPv6 and VLAN: the tag is from the GID entry, its priority from the address
- * vector.
+ * Tests that IPv6 packets in a VLAN have the tag of the GID entry and the
+ * priority of the address vector.
  */
 static void test_ipv6_vlan(void)
 {
@@ -650,7 +660,10 @@ static void test_ipv6_vlan(void)
     rig_stop(&r);
 }
 
-/* SQD: outstanding WQEs complete, no new WQE begins, then the event is sent. */
+/*
+ * Tests a queue pair that moves to SQD. Outstanding WQEs complete, no new WQE
+ * begins, and then the event is sent.
+ */
 static void test_drain(void)
 {
     QrnicEqe eqe;
@@ -680,7 +693,7 @@ static void test_drain(void)
     rig_stop(&r);
 }
 
-/* Two queue pairs of one device use loopback, not the wire. */
+/* Tests that two queue pairs of one device use loopback, not the wire. */
 static void test_loopback(void)
 {
     QrnicQpAttr attr = qp_default_attr();

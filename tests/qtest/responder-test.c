@@ -85,7 +85,8 @@ static void pattern(uint8_t *data, size_t length, unsigned seed)
 }
 
 /*
- * Three packets fill a receive of three segments; the PSN wraps between them.
+ * Tests a message of three packets that a receive WQE with three segments
+ * scatters. The PSN wraps between the packets.
  */
 static void test_send(void)
 {
@@ -145,7 +146,9 @@ static void test_send_only(void)
     rig_stop(&r);
 }
 
-/* An empty message in a frame that is padded to the 60 bytes of Ethernet */
+/*
+ * Tests an empty message in a frame that is padded to the 60 bytes of Ethernet.
+ */
 static void test_short_frame(void)
 {
     uint8_t frame[PEER_FRAME_MAX] = { 0 };
@@ -187,7 +190,7 @@ static void test_write(void)
     rig_stop(&r);
 }
 
-/* A write with immediate data also consumes a receive WQE. */
+/* Tests that a write with immediate data also consumes a receive WQE. */
 static void test_write_imm(void)
 {
     uint8_t data[100], got[100];
@@ -209,7 +212,10 @@ static void test_write_imm(void)
     rig_stop(&r);
 }
 
-/* A write of 0 bytes needs no key (InfiniBand specification, 9.7.4.1.2). */
+/*
+ * Tests that a write of 0 bytes needs no key (InfiniBand specification,
+ * 9.7.4.1.2).
+ */
 static void test_write_empty(void)
 {
     PeerPacket p;
@@ -294,8 +300,8 @@ static void expect_atomic(Rig *r, uint32_t psn, uint64_t original)
 }
 
 /*
- * An atomic is executed once; a duplicate receives the stored response, because
- * a second execution would change memory again.
+ * Tests that an atomic is executed once. A duplicate receives the stored
+ * response, because a second execution would change memory again.
  */
 static void test_atomics(void)
 {
@@ -372,8 +378,8 @@ static void test_duplicates(void)
 }
 
 /*
- * A missing PSN causes one NAK with the expected PSN. Later packets are dropped
- * until the missing one arrives.
+ * Tests that a missing PSN causes one NAK with the expected PSN. Later packets
+ * are dropped until the missing one arrives.
  */
 static void test_sequence_error(void)
 {
@@ -402,8 +408,8 @@ static void test_sequence_error(void)
 }
 
 /*
- * Without a receive WQE the device sends an RNR NAK with its own timer, and
- * receives the message after a WQE was posted.
+ * Tests that the device sends an RNR NAK with its own timer if there is no
+ * receive WQE. The device receives the message after a WQE was posted.
  */
 static void test_rnr(void)
 {
@@ -456,8 +462,8 @@ static void test_credits(void)
 }
 
 /*
- * A message longer than the receive buffers is an invalid request on both
- * sides.
+ * Tests that a message longer than the receive buffers is an invalid request on
+ * both sides.
  */
 static void test_too_long(void)
 {
@@ -476,7 +482,10 @@ static void test_too_long(void)
     rig_stop(&r);
 }
 
-/* An invalid key of the receive buffer is a remote operational error. */
+/*
+ * Tests that an invalid key of the receive buffer is a remote operational
+ * error.
+ */
 static void test_recv_key(void)
 {
     QrnicDataSeg sge;
@@ -525,7 +534,10 @@ static void test_qp_rights(void)
     }
 }
 
-/* Invalid sequences of opcodes (InfiniBand specification, 9.7.4.1.2) */
+/*
+ * Tests that invalid sequences of opcodes get a NAK for an invalid request
+ * (InfiniBand specification, 9.7.4.1.2).
+ */
 static void test_opcode_sequence(void)
 {
     static const uint8_t bad[][2] = {
@@ -559,8 +571,8 @@ static void test_opcode_sequence(void)
 }
 
 /*
- * First and middle packets have exactly one MTU; last and only packets have at
- * most one.
+ * Tests that first and middle packets must have exactly one MTU, and that last
+ * and only packets must have at most one.
  */
 static void test_packet_length(void)
 {
@@ -683,8 +695,8 @@ static const DropCase drop_cases[] = {
 };
 
 /*
- * The packet is dropped without a response and counted; the connection
- * continues.
+ * Tests that the device drops the packet without a response and counts it, and
+ * that the connection continues.
  */
 static void test_drop(const void *data)
 {
@@ -705,7 +717,7 @@ static void test_drop(const void *data)
     rig_stop(&r);
 }
 
-/* Every truncation of a valid frame is dropped. */
+/* Tests that every truncation of a valid frame is dropped. */
 static void test_truncated(void)
 {
     uint8_t frame[PEER_FRAME_MAX], data[8];
@@ -746,7 +758,7 @@ static void test_not_ready(void)
     rig_stop(&r);
 }
 
-/* The first packet in RTR establishes the communication. */
+/* Tests that the first packet in RTR establishes the communication. */
 static void test_comm_est(void)
 {
     QrnicEqe eqe;

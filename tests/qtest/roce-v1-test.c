@@ -81,7 +81,10 @@ static QrnicAddressVector address_vector(unsigned entry)
     return av;
 }
 
-/* Return a packet from the device by that path, and a packet to the device. */
+/*
+ * Returns a packet that the device must send by the path of a GID entry. The
+ * next function returns a packet to the device.
+ */
 static PeerPacket from_us(unsigned entry, uint8_t opcode, uint32_t psn)
 {
     PeerPacket p = {
@@ -228,8 +231,8 @@ static void test_unreliable(void)
 }
 
 /*
- * A hop limit of 0 is sent as 64, because no router forwards a hop limit of 0
- * (8.3.6).
+ * Tests that a hop limit of 0 is sent as 64, because no router forwards a hop
+ * limit of 0 (8.3.6).
  */
 static void test_hop_limit(void)
 {
@@ -251,8 +254,8 @@ static void test_hop_limit(void)
 }
 
 /*
- * A connection has one version: packets of the other version with the same GIDs
- * are dropped, because the address vector selects it.
+ * Tests that a connection has one version of RoCE, because the address vector
+ * selects it. Packets of the other version with the same GIDs are dropped.
  */
 static void test_apart(void)
 {
@@ -376,7 +379,7 @@ static void test_malformed(void)
     rig_stop(&r);
 }
 
-/* The ICRC excludes the fields that a router may change. */
+/* Tests that the ICRC excludes the fields that a router may change. */
 static void test_icrc_cover(void)
 {
     uint8_t frame[PEER_FRAME_MAX];
@@ -443,7 +446,10 @@ static void expect_sent(Rig *r, unsigned status, unsigned syndrome)
     g_assert_cmpuint(cqe.syndrome, ==, syndrome);
 }
 
-/* Any GID can send to any other, because a GRH has room for both kinds. */
+/*
+ * Tests that any GID can send to any other, because a GRH has room for both
+ * kinds.
+ */
 static void test_datagram_send(void)
 {
     QrnicDatagramSeg to;
@@ -476,7 +482,7 @@ static void test_datagram_send(void)
     rig_stop(&r);
 }
 
-/* The receiver gets the GRH as it was on the wire. */
+/* Tests that the receiver gets the GRH as it was on the wire. */
 static void test_datagram_receive(void)
 {
     uint8_t frame[PEER_FRAME_MAX], got[GRH + 5];
@@ -512,7 +518,7 @@ static void test_datagram_receive(void)
     rig_stop(&r);
 }
 
-/* Queue pairs of one device use loopback, not the wire. */
+/* Tests that queue pairs of one device use loopback, not the wire. */
 static void test_loopback(void)
 {
     QrnicDatagramSeg to = to_peer(V1_LINK);
@@ -533,7 +539,7 @@ static void test_loopback(void)
     rig_stop(&r);
 }
 
-/* A group has its members for both versions of RoCE. */
+/* Tests that a group has its members for both versions of RoCE. */
 static void test_multicast(void)
 {
     QrnicDatagramSeg to = to_peer(V1_IP4);
@@ -620,7 +626,10 @@ static void test_address_vector(void)
     rig_stop(&r);
 }
 
-/* Without the capability, GID entries and frames of RoCE v1 are rejected. */
+/*
+ * Tests that without the capability, GID entries and frames of RoCE v1 are
+ * rejected.
+ */
 static void test_off(void)
 {
     uint8_t raw[QRNIC_GID_ENTRY_BYTES], attr[QRNIC_DEVICE_ATTR_BYTES];

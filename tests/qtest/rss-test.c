@@ -228,8 +228,8 @@ static void test_other_protocol(void)
 }
 
 /*
- * A frame without hash uses the first entry. If that queue pair cannot receive,
- * the frame is dropped.
+ * Tests that a frame without hash uses the first entry. If that queue pair
+ * cannot receive, the frame is dropped.
  */
 static void test_nothing_selected(void)
 {
@@ -252,7 +252,10 @@ static void test_nothing_selected(void)
     rig_stop(&s.r);
 }
 
-/* A table keeps its queue pairs busy, a rule its table. */
+/*
+ * Tests that a table keeps its queue pairs busy, and that a rule keeps its
+ * table busy.
+ */
 static void test_busy(void)
 {
     QrnicCmdEntry rss, rule;
@@ -328,7 +331,10 @@ static void test_refused(void)
     rig_stop(&s.r);
 }
 
-/* The move to ERR flushes the receive queue, and reads no send queue. */
+/*
+ * Tests that the move to ERR flushes the receive queue, and reads no send
+ * queue.
+ */
 static void test_flush(void)
 {
     uint64_t reads;
@@ -360,8 +366,8 @@ static QrnicCmdEntry filter_set(Rig *r, uint32_t object, uint8_t flags)
 }
 
 /*
- * RSS of the Ethernet function: the filter selects frames, the table spreads
- * them.
+ * Tests RSS of the Ethernet function. The filter selects frames, and the table
+ * distributes them to the queues.
  */
 static void test_filter(void)
 {
@@ -412,8 +418,8 @@ static void test_filter(void)
 }
 
 /*
- * The filter changes to another table and to a queue pair. Each stays busy
- * while it is in use.
+ * Tests a filter that changes to another table, and then to a queue pair. Each
+ * table stays busy while the filter uses it.
  */
 static void test_filter_changes(void)
 {

@@ -250,7 +250,7 @@ static void test_vlan(void)
     check(true, false, 0x6007, 2999);
 }
 
-/* Data that fits into one frame makes one frame. */
+/* Tests that a send whose data fits into one frame makes one frame. */
 static void test_one(void)
 {
     check(false, false, 0, 7);
@@ -269,8 +269,8 @@ static void start_small(Rig *r, Large *l)
 }
 
 /*
- * The wire accepts some frames at a time. No frame is lost, and all have the
- * headers that the WQE had when the device fetched it.
+ * Tests a wire that accepts some frames at a time. No frame is lost, and all
+ * have the headers that the WQE had when the device fetched it.
  */
 static void test_backpressure(void)
 {
@@ -289,7 +289,7 @@ static void test_backpressure(void)
     rig_stop(&r);
 }
 
-/* A reset drops all remaining frames of the send. */
+/* Tests that a reset drops all remaining frames of the send. */
 static void test_reset(void)
 {
     Large l = large_make(false, false, 60000), small;
@@ -316,7 +316,7 @@ static void test_reset(void)
     rig_stop(&r);
 }
 
-/* Another queue pair sends between two frames of a WQE. */
+/* Tests that another queue pair sends between two frames of a WQE. */
 static void test_turns(void)
 {
     Large l = large_make(false, false, 60000);
@@ -464,7 +464,10 @@ static void test_reserved(void)
     rig_stop(&r);
 }
 
-/* The key covers the first frames only. These are sent before the error. */
+/*
+ * Tests a key that covers only the first frames of a send. These frames are
+ * sent before the error.
+ */
 static void test_key(void)
 {
     const Large l = large_make(false, false, 5000);

@@ -72,7 +72,8 @@ static void test_responder(void)
 }
 
 /*
- * Five packets of a write are outstanding; the second and the fourth are lost.
+ * Tests five outstanding packets of a write, of which the second and the fourth
+ * are lost.
  */
 static void test_requester(void)
 {
@@ -125,7 +126,7 @@ static void test_requester(void)
     rig_stop(&r);
 }
 
-/* A device without the capability rejects the option. */
+/* Tests that a device without the capability rejects the option. */
 static void test_capability(void)
 {
     Rig r;

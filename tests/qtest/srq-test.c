@@ -90,7 +90,10 @@ static void rig_srq(Rig *r, Srq *s, Qp *one, Qp *two)
     qp_connect(r->d, two, NULL);
 }
 
-/* The example of the manual: slots are released in another order. */
+/*
+ * Tests the example of the manual. Software releases the slots in another order
+ * than it posted them.
+ */
 static void test_receive(void)
 {
     uint8_t raw[QRNIC_SRQ_CTX_BYTES];
@@ -161,8 +164,8 @@ static uint64_t ring_alloc(Rig *r, Srq *s, unsigned log_size)
 }
 
 /*
- * The ring grows between the first and the last packet of a message, while one
- * WQE is prefetched and the limit is armed. The old ring is overwritten.
+ * Tests an SRQ that grows between the first and the last packet of a message.
+ * One WQE is prefetched, the limit is armed, and the old ring is overwritten.
  */
 static void test_resize(void)
 {

@@ -168,7 +168,10 @@ static void received(Stream *x, uint32_t index, uint32_t offset,
     g_assert_cmpmem(got, length, data, length);
 }
 
-/* Two messages use a buffer up; a third one begins in the next buffer. */
+/*
+ * Asserts that two messages use up a buffer, and that a third message begins in
+ * the next buffer.
+ */
 static void receive(bool srq)
 {
     uint8_t data[3][1500];
@@ -218,7 +221,7 @@ static void test_receive_srq(void)
     receive(true);
 }
 
-/* Each datagram has its GRH in the buffer. */
+/* Tests that each datagram has its GRH in the buffer. */
 static void test_datagram(void)
 {
     uint8_t data[100], got[40 + sizeof(data)];
@@ -252,7 +255,9 @@ static void test_datagram(void)
     rig_stop(&x.r);
 }
 
-/* An SRQ of an XRC domain, which completes to a CQ of its own */
+/*
+ * Tests a streaming SRQ of an XRC domain, which completes to a CQ of its own.
+ */
 static void test_xrc(void)
 {
     QrnicQpCtx target = { .type = QRNIC_QPT_XRC_TGT };
@@ -285,8 +290,8 @@ static void test_xrc(void)
 }
 
 /*
- * ERR in the middle of a message: the buffer is flushed once, then the next
- * one.
+ * Tests a queue pair that moves to ERR in the middle of a message. The buffer
+ * of the message is flushed once, then the next buffer.
  */
 static void test_flush(void)
 {
@@ -358,8 +363,8 @@ static void lazy_bring(Stream *x, Lazy *l)
 }
 
 /*
- * An absent page in the middle of a message: the retransmitted packet is placed
- * at the same offset.
+ * Tests an absent page in the middle of a message. The retransmitted packet is
+ * placed at the same offset.
  */
 static void test_absent(void)
 {
@@ -392,7 +397,10 @@ static void test_absent(void)
     rig_stop(&x.r);
 }
 
-/* A datagram to an absent page is dropped, and the next one is placed there. */
+/*
+ * Tests that a datagram to an absent page is dropped, and the next one is
+ * placed there.
+ */
 static void test_absent_datagram(void)
 {
     uint8_t data[100] = { 0 };
@@ -498,8 +506,8 @@ static void test_capability(void)
 }
 
 /*
- * An invalid WQE: a wrong index breaks the ring; a wrong key is an error of the
- * queue pair.
+ * Tests invalid WQEs. A wrong index breaks the ring, and a wrong key is an
+ * error of the queue pair.
  */
 static void test_bad_wqe(void)
 {

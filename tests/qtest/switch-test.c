@@ -149,7 +149,7 @@ static void net_stop(Net *n)
     g_free(n);
 }
 
-/* Frames, each with a number */
+/* Writes the Ethernet address of a station, or the broadcast address. */
 
 static void address(uint8_t *at, uint32_t station)
 {
@@ -210,7 +210,10 @@ static void net_introduce(Net *n)
 
 /* Tests */
 
-/* A frame to an unknown address is flooded, a frame to a known one is not. */
+/*
+ * Tests that a frame to an unknown address is flooded, and that a frame to a
+ * known address is not.
+ */
 static void test_learn(void)
 {
     Net *n = net_start(NULL);
@@ -239,7 +242,7 @@ static void test_learn(void)
     net_stop(n);
 }
 
-/* A frame is never sent back to its own port. */
+/* Tests that a frame is never sent back to its own port. */
 static void test_no_hairpin(void)
 {
     Net *n = net_start(NULL);
@@ -281,7 +284,7 @@ static void test_one_hop(void)
     net_stop(n);
 }
 
-/* The addresses of a port are forgotten when its end goes. */
+/* Tests that the addresses of a port are forgotten when its end goes. */
 static void test_unplug(void)
 {
     Net *n = net_start(NULL);
@@ -303,7 +306,9 @@ static void test_unplug(void)
     net_stop(n);
 }
 
-/* A port cannot take over an address that is in use at another port. */
+/*
+ * Tests that a port cannot take over an address that is in use at another port.
+ */
 static void test_contested(void)
 {
     Net *n = net_start(NULL);
@@ -321,7 +326,10 @@ static void test_contested(void)
     net_stop(n);
 }
 
-/* Invented addresses of one port cannot replace addresses of other ports. */
+/*
+ * Tests that invented addresses of one port cannot replace addresses of other
+ * ports.
+ */
 static void test_inventions(void)
 {
     Net *n = net_start(NULL);
@@ -348,8 +356,8 @@ static void test_inventions(void)
 }
 
 /*
- * A port whose end consumes nothing. A sender to this port waits once and then
- * loses frames; other senders and broadcasts do not wait.
+ * Tests a port whose end consumes nothing. A sender to this port waits once and
+ * then loses frames. Other senders and broadcasts do not wait.
  */
 static void test_slow(void)
 {
@@ -379,7 +387,10 @@ static void test_slow(void)
     net_stop(n);
 }
 
-/* Between ports that consume their frames, no frame is lost or reordered. */
+/*
+ * Tests that between ports that consume their frames, no frame is lost or
+ * reordered.
+ */
 static void test_lossless(void)
 {
     Net *n = net_start(PATIENT);
@@ -409,7 +420,7 @@ static void test_lossless(void)
     net_stop(n);
 }
 
-/* Two ports that send at the full rate get equal shares. */
+/* Tests that two ports that send at the full rate get equal shares. */
 static void test_fair(void)
 {
     Net *n = net_start(PATIENT);
@@ -450,7 +461,10 @@ static void expect_refusal(int fd)
     g_assert_cmpuint(m.type, ==, QRNIC_CABLE_REFUSE);
 }
 
-/* Invalid counters and lengths end that cable, and have no effect on others. */
+/*
+ * Tests that invalid counters and lengths end the cable on which they arrive,
+ * and have no effect on other cables.
+ */
 static void test_liar(void)
 {
     Net *n = net_start(NULL);
@@ -498,8 +512,8 @@ static void test_liar(void)
 }
 
 /*
- * A frame that is too long for every port is lost; the frames behind it are
- * not.
+ * Tests that a frame which is too long for every port is lost, and that the
+ * frames behind it are not.
  */
 static void test_too_long(void)
 {
@@ -704,8 +718,8 @@ static void test_endless(void)
 }
 
 /*
- * The idle switch waits for events only. The kernel's count of its runs shows
- * that the process never ran.
+ * Tests that the idle switch only waits for events. The kernel's count of its
+ * runs shows that the process never ran.
  */
 static void test_idle(void)
 {
@@ -744,7 +758,9 @@ static void test_killed(void)
     net_stop(n);
 }
 
-/* Each frame is captured once, at the interface of its ingress port. */
+/*
+ * Tests that each frame is captured once, at the interface of its ingress port.
+ */
 static void test_capture(void)
 {
     g_autofree char *dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);
@@ -779,7 +795,10 @@ static void test_capture(void)
     rmdir(dir);
 }
 
-/* A reader of the capture that stops reading must not stop the switch. */
+/*
+ * Tests that a reader of the capture that stops reading does not stop the
+ * switch.
+ */
 static void test_capture_blocked(void)
 {
     g_autofree char *dir = g_dir_make_tmp("qrnic-switch-XXXXXX", NULL);

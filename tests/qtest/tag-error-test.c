@@ -16,7 +16,10 @@
 #define RKEY 0xabcdef12u
 #define TAG 7u
 
-/* CREATE_TAG_LIST */
+/*
+ * Asserts that CREATE_TAG_LIST fails with this status and syndrome, and that
+ * the device counts one failed command.
+ */
 
 static void refused(Tags *x, uint32_t srqn, const QrnicTagListCtx *ctx,
                     unsigned status, uint32_t syndrome)
@@ -29,8 +32,8 @@ static void refused(Tags *x, uint32_t srqn, const QrnicTagListCtx *ctx,
 }
 
 /*
- * All members are wrong at first, and are corrected one by one in the order of
- * the checks.
+ * Tests CREATE_TAG_LIST with all members wrong. The test corrects them one by
+ * one, in the order of the checks.
  */
 static void test_refused(void)
 {
@@ -264,7 +267,10 @@ static void test_bad_opcode(void)
                    QRNIC_SYN_WQE_OPCODE, QRNIC_COUNTER_GE_WQE_MALFORMED);
 }
 
-/* A slot has 128 bytes, and so at most six segments. */
+/*
+ * Tests operations that are too large. A slot has 128 bytes, and so at most six
+ * segments.
+ */
 static void test_bad_size(void)
 {
     static const QrnicTagOp bad[] = {
@@ -309,7 +315,10 @@ static void test_bad_count(void)
                    QRNIC_SYN_TAG_COUNT, QRNIC_COUNTER_GE_TAG_OPERATION);
 }
 
-/* The count is lower than that of an earlier operation. */
+/*
+ * Tests that a message count lower than that of an earlier operation is an
+ * error.
+ */
 static void test_count_back(void)
 {
     QrnicCqe c;
@@ -396,7 +405,10 @@ static void test_broken_producer(void)
            QRNIC_COUNTER_GE_RECORD_VALUE);
 }
 
-/* A record or a ring at an address without memory */
+/*
+ * Asserts that a list whose record or ring is at an address without memory
+ * causes an event, and that other lists continue.
+ */
 static void unreachable(bool ring)
 {
     QrnicTagListCtx ctx;
@@ -427,7 +439,10 @@ static void test_unreachable(void)
     unreachable(true);
 }
 
-/* An overrun of the CQ stops the list and moves its queue pairs to ERR. */
+/*
+ * Tests that an overrun of the CQ stops the list and moves its queue pairs to
+ * ERR.
+ */
 static void test_cq_overrun(void)
 {
     Tags x;
@@ -455,8 +470,8 @@ static void test_cq_overrun(void)
 /* Messages */
 
 /*
- * A message is longer than the entry's buffer, with one packet and with
- * several.
+ * Asserts that a message which is longer than the entry's buffer causes a NAK
+ * and an error CQE. The message has one packet or several.
  */
 static void too_long(uint32_t room, uint32_t len)
 {
@@ -501,8 +516,8 @@ static void read_answer(Tags *x, const void *data, uint32_t len)
 }
 
 /*
- * A key is rejected, and the buffer does not change. The key of a rendezvous is
- * rejected when the response to the read arrives.
+ * Asserts that a key is rejected, and that the buffer does not change. The key
+ * of a rendezvous is rejected when the response to the read arrives.
  */
 static void bad_key(bool rendezvous)
 {
@@ -604,7 +619,10 @@ static void test_fin_refused(void)
     tags_stop(&x);
 }
 
-/* max_rd_atomic is 0, so software has to read. */
+/*
+ * Tests a queue pair whose max_rd_atomic is 0, so that software has to read the
+ * data of a rendezvous.
+ */
 static void test_may_not_read(void)
 {
     QrnicQpAttr attr = qp_default_attr();
@@ -627,7 +645,9 @@ static void test_may_not_read(void)
     tags_stop(&x);
 }
 
-/* Each way of flushing the queue pair, with a rendezvous in progress */
+/*
+ * Tests each way of flushing the queue pair while a rendezvous is in progress.
+ */
 static void test_flush(void)
 {
     const QrnicQpAttr to[] = {

@@ -199,7 +199,7 @@ void tags_add(Tags *x, uint32_t handle, uint64_t tag, uint64_t mask,
     counter_wait(x->r.d, QRNIC_COUNTER_TAG_OPS, before + 1);
 }
 
-/* The peer */
+/* Prepares the next message of the peer, with its tag header and its data. */
 
 void tags_message(Tags *x, uint8_t kind, uint64_t tag, uint32_t len)
 {

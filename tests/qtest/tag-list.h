@@ -56,7 +56,7 @@ void tags_qp_create(Tags *x, Qp *qp);
 
 /* Posts the next WQE. Slot n has a buffer of its own. */
 void tags_post_wqe(Tags *x);
-/* Return the offset of the buffer of a WQE or a handle in the rig's region. */
+/* Returns the offset of the buffer of a WQE or a handle in the rig's region. */
 uint64_t tags_wqe_at(uint32_t slot);
 uint64_t tags_entry_at(uint32_t handle);
 

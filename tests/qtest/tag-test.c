@@ -15,7 +15,7 @@
 #define RKEY 0xabcdef12u
 #define TAG 0x1122334455667788ull
 
-/* An eager message of one packet, and each byte of its CQE */
+/* Tests an eager message of one packet, and each byte of its CQE. */
 static void test_eager(void)
 {
     uint8_t raw[QRNIC_CQE_SIZE], want[QRNIC_CQE_SIZE] = { 0 };
@@ -62,8 +62,8 @@ static void test_eager(void)
 }
 
 /*
- * The first matching entry of the list is used, for all values of handles. The
- * mask selects the bits to compare.
+ * Tests that the first matching entry in the order of the list is used, for all
+ * values of handles. The mask selects the bits to compare.
  */
 static void test_order(void)
 {
@@ -128,8 +128,8 @@ static void test_packets(void)
 }
 
 /*
- * An unexpected message consumes a WQE and is counted. An entry is suspended if
- * software adds it before it has reported that message.
+ * Tests that an unexpected message consumes a WQE and is counted. An entry is
+ * suspended if software adds it before it has reported that message.
  */
 static void test_unexpected(void)
 {
@@ -173,7 +173,10 @@ static void test_unexpected(void)
     tags_stop(&x);
 }
 
-/* A message without a tag, or with an invalid header, consumes a WQE. */
+/*
+ * Tests that a message without a tag, or with an invalid header, consumes a
+ * WQE.
+ */
 static void test_no_tag(void)
 {
     static const struct {
@@ -214,8 +217,9 @@ static void test_no_tag(void)
 }
 
 /*
- * Without a WQE the message causes an RNR NAK, and is matched again when it is
- * retransmitted, because unexpected messages need a buffer.
+ * Tests that a message without a WQE causes an RNR NAK, because unexpected
+ * messages need a buffer. The message is matched again when it is
+ * retransmitted.
  */
 static void test_rnr(void)
 {
@@ -283,7 +287,8 @@ static void test_delete(void)
 }
 
 /*
- * Rendezvous: the read and the FIN are an RDMA read and a send, byte by byte.
+ * Expects the RDMA read of a rendezvous, byte by byte. The next function
+ * expects its FIN, which is a send.
  */
 static void expect_read(Tags *x, uint32_t psn, uint32_t len)
 {
@@ -382,8 +387,8 @@ static void test_rendezvous(void)
 }
 
 /*
- * Between messages of the send queue, of which a rendezvous uses no slot and no
- * CQE
+ * Tests a rendezvous between messages of the send queue. The rendezvous uses no
+ * slot and no CQE of that queue.
  */
 static void test_rendezvous_busy(void)
 {
@@ -424,7 +429,10 @@ static void test_rendezvous_busy(void)
     tags_stop(&x);
 }
 
-/* The read, and then the FIN, is retransmitted without a response. */
+/*
+ * Tests that the device retransmits the read of a rendezvous without a
+ * response, and its FIN after an RNR NAK.
+ */
 static void test_rendezvous_again(void)
 {
     uint8_t headers[HEADERS];
@@ -458,8 +466,8 @@ static void test_rendezvous_again(void)
 }
 
 /*
- * A message that is longer than the buffer: the buffer has both headers, and
- * the list continues.
+ * Tests a rendezvous message that is longer than the buffer. The buffer
+ * receives both headers, and the list continues.
  */
 static void test_rendezvous_left(void)
 {
@@ -486,8 +494,8 @@ static void test_rendezvous_left(void)
 }
 
 /*
- * If the sender requests a solicited event, the completion of the data is
- * solicited too.
+ * Tests that if the sender requests a solicited event, the completion of the
+ * data is solicited too.
  */
 static void test_rendezvous_solicited(void)
 {
@@ -564,7 +572,10 @@ static void test_domain(void)
     tags_stop(&x);
 }
 
-/* One doorbell starts several operations; without a doorbell none starts. */
+/*
+ * Tests that one doorbell starts several operations, and that no operation
+ * starts without a doorbell.
+ */
 static void test_doorbell(void)
 {
     Tags x;
@@ -600,7 +611,10 @@ static void test_doorbell(void)
     tags_stop(&x);
 }
 
-/* A write with immediate data completes as usual, in the CQ of the list. */
+/*
+ * Tests that a write with immediate data completes as usual, in the CQ of the
+ * list.
+ */
 static void test_write_immediate(void)
 {
     PeerPacket p;
@@ -629,7 +643,10 @@ static void test_write_immediate(void)
     tags_stop(&x);
 }
 
-/* A reset in the middle of operations; the device then repeats all of them. */
+/*
+ * Tests a reset in the middle of operations. The reset removes the list and
+ * clears its counters, and a new list then works.
+ */
 static void test_reset(void)
 {
     uint32_t old;
@@ -671,7 +688,7 @@ static void test_reset(void)
     tags_stop(&x);
 }
 
-/* DESTROY_SRQ also destroys the list, and frees its CQ. */
+/* Tests that DESTROY_SRQ also destroys the list, and frees its CQ. */
 static void test_destroy(void)
 {
     QrnicTagListCtx ctx;

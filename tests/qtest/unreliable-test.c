@@ -164,8 +164,8 @@ static void test_write_imm(void)
 }
 
 /*
- * A local error moves the queue pair to SQE and flushes the later WQEs in
- * order; receiving continues, and RTS can be entered again.
+ * Tests that a local error moves the queue pair to SQE and flushes the later
+ * WQEs in order. Receiving continues, and RTS can be entered again.
  */
 static void test_sqe(void)
 {
@@ -209,7 +209,10 @@ static void test_sqe(void)
     rig_stop(&r);
 }
 
-/* MODIFY_QP to ERR flushes both queues in order, and later WQEs as well. */
+/*
+ * Tests that MODIFY_QP to ERR flushes both queues in order, and later WQEs as
+ * well.
+ */
 static void test_flush(void)
 {
     QrnicQpAttr err = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR };
@@ -409,7 +412,10 @@ static void test_refused_write(void)
     rig_stop(&r);
 }
 
-/* A lost packet drops its message; the WQE receives the next message. */
+/*
+ * Tests that a lost packet drops its message. The WQE receives the next
+ * message.
+ */
 static void test_loss(void)
 {
     uint8_t data[3 * MTU];
@@ -447,8 +453,8 @@ static void test_loss(void)
 }
 
 /*
- * A message that is too long for the WQE or for a packet is dropped, and the
- * WQE stays.
+ * Tests that a message which is too long for the WQE or for a packet is
+ * dropped, and that the WQE stays.
  */
 static void test_length(void)
 {

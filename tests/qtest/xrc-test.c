@@ -185,7 +185,9 @@ static void expect_refused(Rig *r, const Qp *qp, uint32_t n)
     g_assert_cmpuint(attr.state, ==, QRNIC_QPS_ERR);
 }
 
-/* The SRQ in the packet decides the buffer and the CQ of a message. */
+/*
+ * Tests that the SRQ in the packet decides the buffer and the CQ of a message.
+ */
 static void test_receive(void)
 {
     uint32_t xrcd;
@@ -289,8 +291,8 @@ static void test_remote(void)
 }
 
 /*
- * The SRQ has another domain or none, is not an SRQ, or changes within a
- * message.
+ * Tests requests that are rejected because of their SRQ. The SRQ has another
+ * domain or none, is not an SRQ, or changes within a message.
  */
 static void test_refused(void)
 {
@@ -327,7 +329,7 @@ static void test_refused(void)
     rig_stop(&r);
 }
 
-/* An SRQ may be destroyed while a target fills a WQE of it. */
+/* Tests that an SRQ may be destroyed while a target fills a WQE of it. */
 static void test_srq_destroyed(void)
 {
     uint8_t data[1024] = { 0 };
@@ -377,9 +379,9 @@ static uint32_t absent_key(Rig *r, uint64_t start)
 }
 
 /*
- * A message that waits for a page has consumed a receive WQE of its SRQ. The
- * message that replaces it must be for the same SRQ, which may be destroyed
- * meanwhile.
+ * Tests a message that waits for a page and has consumed a receive WQE of its
+ * SRQ. The message that replaces it must be for the same SRQ, which may be
+ * destroyed meanwhile.
  */
 static void test_absent(const void *destroyed)
 {
@@ -436,7 +438,10 @@ static void initiator_ack(Rig *r, const Qp *qp, uint32_t psn, uint32_t msn)
     g_assert_cmpuint(cqe.qpn, ==, qp->number);
 }
 
-/* Each request packet has the SRQ number; responses have none. */
+/*
+ * Tests that each request packet has the SRQ number, and that responses have
+ * none.
+ */
 static void test_initiator(void)
 {
     uint8_t data[1500], got[8];
@@ -503,7 +508,8 @@ static void test_initiator(void)
 }
 
 /*
- * Each side accepts only the packets of its half, and has only its own queues.
+ * Tests that each side accepts only the packets of its half, and has only its
+ * own queues.
  */
 static void test_halves(void)
 {
