@@ -96,7 +96,10 @@ static void post_one(Side *s, Side *to, SimQp *q, uint32_t i,
     sim_post_send(q, &wr);
 }
 
-/* RC: a connection between any two processes */
+/*
+ * Returns the contexts of a node with RC: a connection between any two
+ * processes.
+ */
 
 static uint32_t rc_contexts(const World *w)
 {
@@ -142,8 +145,8 @@ static bool rc_send(World *w, Side *s, Side *to)
 }
 
 /*
- * XRC: a connection between a process and a node, and a target for the other
- * direction
+ * Returns the contexts of a node with XRC. A process has a connection to each
+ * node, and a target for the other direction.
  */
 
 static uint32_t xrc_contexts(const World *w)
@@ -212,8 +215,8 @@ static bool xrc_send(World *w, Side *s, Side *to)
 }
 
 /*
- * DC: a few initiators of each process, which connect to the target of each
- * message
+ * Returns the contexts of a node with DC. Each process has a few initiators,
+ * which connect to the target of each message.
  */
 
 static uint32_t dc_contexts(const World *w)

@@ -128,7 +128,7 @@ void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
     for (unsigned i = 0; i < switches; i++) {
         g_assert_cmpuint(net_switch_add(net), ==, nodes + i);
     }
-    /* In this order, so that port 0 or 1 of a switch is the clockwise one. */
+    /* This order makes port 0 or 1 of a switch the clockwise one. */
     for (unsigned i = 0; i < switches; i++) {
         net_link(net, nodes + i, nodes + (i + 1) % switches, middle);
     }

@@ -20,8 +20,8 @@ static NetDevice *device_at(Net *net, unsigned id)
 }
 
 /*
- * SplitMix64. The network has its own generator, so that it does not change the
- * random numbers of other parts.
+ * Returns the next random number of SplitMix64. The network has its own
+ * generator, so that it does not change the random numbers of other parts.
  */
 static uint64_t random_next(Net *net)
 {
@@ -352,7 +352,7 @@ static void frame_arrives(void *opaque)
     }
 }
 
-/* MAC addresses are those of node_init(). */
+/* Returns the node of a MAC address. MAC addresses are those of node_init(). */
 static unsigned node_of_mac(const Net *net, const uint8_t *mac)
 {
     static const uint8_t prefix[4] = { 2 };

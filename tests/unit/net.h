@@ -154,22 +154,29 @@ bool net_send(Sim *s, SimNode *from, const uint8_t *frame, size_t len);
 /* Topologies over all nodes, with their routes. edge: links of nodes */
 void net_pair(Net *net, const NetLink *edge);
 unsigned net_star(Net *net, const NetLink *edge);
-/* The first half of the nodes is on one side. Returns the port to the other. */
+/*
+ * Connects two switches. The first half of the nodes is at the first switch.
+ * Returns the port to the other switch.
+ */
 NetPort *net_dumbbell(Net *net, const NetLink *edge, const NetLink *middle);
 /*
- * There are as many paths as spines. The first half of the nodes is at the
- * first switch, the others at the second. The spines come next in the numbers;
- * each has a link to both switches.
+ * Connects as many paths as there are spines. The first half of the nodes is at
+ * the first switch, the others at the second. The spines come next in the
+ * numbers; each has a link to both switches.
  */
 void net_leaf_spine(Net *net, unsigned spines, const NetLink *edge,
                     const NetLink *middle);
 /*
- * Node i is at switch i modulo the number of switches. one_way: all frames go
- * clockwise, even if the other direction is shorter.
+ * Connects the switches in a ring. Node i is at switch i modulo the number of
+ * switches. If one_way is true, all frames go clockwise, even if the other
+ * direction is shorter.
  */
 void net_ring(Net *net, unsigned switches, bool one_way, const NetLink *edge,
               const NetLink *middle);
-/* k pods, each of k/2 switches for nodes and k/2 above; k * k / 4 on top */
+/*
+ * Builds a fat tree of k pods. Each pod has k/2 switches for nodes and k/2
+ * above them. k * k / 4 switches are on top.
+ */
 void net_fat_tree(Net *net, unsigned k, const NetLink *edge,
                   const NetLink *middle);
 

@@ -30,7 +30,7 @@ struct Shared {
     unsigned seen;
 };
 
-/* Create the carriers only: in RESET, or connected. */
+/* Creates only the carriers, in RESET or connected. */
 Shared *carriers_apart(void);
 Shared *carriers_new(uint8_t options, const SimConnect *connect);
 Shared *shared_new(unsigned members, uint8_t options,

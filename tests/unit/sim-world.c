@@ -271,7 +271,10 @@ void sim_packets_end(Sim *s)
     fd = g_open(g_getenv("QRNIC_SIM_PACKETS"), O_WRONLY | O_APPEND | O_CREAT,
                 0666);
     g_assert_cmpint(fd, >=, 0);
-    /* One write, because other programs append at the same time. */
+    /*
+     * The line is appended by one write, because other programs append at the
+     * same time.
+     */
     g_assert_cmpint(write(fd, line, strlen(line)), ==, strlen(line));
     close(fd);
     g_checksum_free(s->packets);

@@ -254,13 +254,13 @@ QrnicDynamicSeg sim_dynamic_to(SimQp *target, uint64_t access_key);
 QrnicDatagramSeg sim_datagram_to(SimQp *to, uint32_t qkey);
 void sim_uc_connect(SimQp *a, SimQp *b);
 /*
- * Create, connect and free carriers of shared connections. The carrier has the
- * attributes of *c that members do not have.
+ * Creates, connects and frees carriers of shared connections. The carrier has
+ * the attributes of *c that members do not have.
  */
 SimQp *sim_carrier_new(SimNode *n);
 void sim_carrier_connect(SimQp *a, SimQp *b, const SimConnect *c);
 /*
- * Move the carrier q to RTR or RTS, as sim_carrier_connect(a, b, c) does. If
+ * Moves the carrier q to RTR or RTS, as sim_carrier_connect(a, b, c) does. If
  * first is true, q is a. Otherwise q is b.
  */
 void sim_carrier_to_rtr(SimQp *q, SimQp *peer, const SimConnect *c, bool first);
@@ -274,7 +274,7 @@ uint32_t sim_post_srq(SimSrq *s, const SimSge *sge, unsigned num_sge);
 /* Frees a completed slot. */
 void sim_srq_slot_free(SimSrq *s, uint32_t slot);
 QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr);
-/* Return the attributes that sim_connect() uses in each step. */
+/* Returns the attributes that sim_connect() uses in each step. */
 QrnicQpAttr sim_attr_init(void);
 QrnicQpAttr sim_attr_rtr(SimQp *q, SimQp *peer);
 QrnicQpAttr sim_attr_rts(void);
@@ -296,7 +296,7 @@ void sim_ring_rq(SimQp *q);
 bool sim_poll(SimQp *q, QrnicCqe *out);
 /* Returns the last polled CQE as a CQE with inline data. */
 QrnicCqeInline sim_polled_inline(SimQp *q);
-/* Request an event at the next CQE; return the number of CQ events so far. */
+/* Requests an event at the next CQE; returns the number of CQ events so far. */
 void sim_cq_arm(SimQp *q);
 unsigned sim_cq_events(SimNode *n);
 bool sim_poll_event(SimNode *n, QrnicEqe *out);

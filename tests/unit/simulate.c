@@ -301,7 +301,10 @@ static bool is_intact(const Flow *f)
 
 /* Output */
 
-/* MAC addresses end in the number of the node, from 1 on. */
+/*
+ * Returns the node of a MAC address. MAC addresses end in the number of the
+ * node, from 1 on.
+ */
 static unsigned node_of(const uint8_t *mac)
 {
     return lduw_be_p(mac + 4) - 1;

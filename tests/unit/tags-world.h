@@ -48,7 +48,7 @@ typedef struct World {
 } World;
 
 World *world_bare(uint32_t seed, unsigned peers, const SimOptions *o);
-/* Create the world: connected, with WQEs for messages and for FINs. */
+/* Creates the connected world, with WQEs for messages and for FINs. */
 World *world_new(uint32_t seed, unsigned peers);
 World *world_of(uint32_t seed, unsigned peers, const SimOptions *o);
 /* Creates a world with one peer on the same node. */
@@ -111,7 +111,7 @@ void expect_eager(World *w, uint32_t handle, uint32_t number,
                   uint32_t len);
 void expect_rndv(World *w, uint32_t handle, uint32_t number,
                  uint32_t len);
-/* Assert the sender's completion of the message, and the FIN. */
+/* Asserts the sender's completion of the message, and the FIN. */
 void expect_sent(World *w, unsigned i);
 void expect_fin(World *w, unsigned i, uint32_t number);
 /* Asserts a message in a WQE, and posts the slot again. */

@@ -99,7 +99,7 @@ static uint64_t counter_b(Pair *p, enum qrnic_counter c)
     return sim_counter(&p->sim->node[1], c);
 }
 
-/* Packets of a write, and of a write with immediate data */
+/* Tests the packets of a write, and of a write with immediate data. */
 static void test_packets(void)
 {
     Wire w = { 0 };
@@ -137,8 +137,8 @@ static void test_packets(void)
 }
 
 /*
- * Only one side has the option: the packets are those of the standard, because
- * the peer could not place them out of order.
+ * Tests that the packets are those of the standard if only one side has the
+ * option. The peer could not place them out of order.
  */
 static void test_one_end(void)
 {
@@ -155,8 +155,8 @@ static void test_one_end(void)
 }
 
 /*
- * All packets arrive in reverse order. Each is placed on arrival, and no
- * missing PSN is reported.
+ * Tests packets that all arrive in reverse order. Each is placed on arrival,
+ * and no missing PSN is reported.
  */
 static void test_reversed(void)
 {
@@ -189,7 +189,8 @@ static void test_reversed(void)
 }
 
 /*
- * The worked example of the manual: 2500 bytes; the last packet arrives first.
+ * Tests the worked example of the manual: a write of 2500 bytes, whose last
+ * packet arrives first.
  */
 static void test_worked_example(void)
 {
@@ -233,7 +234,8 @@ static void test_worked_example(void)
 }
 
 /*
- * A sequence gap that persists is reported after some time, by a SACK or a NAK.
+ * Tests that a sequence gap that persists is reported after some time, by a
+ * SACK or a NAK.
  */
 static void test_gap(void)
 {
@@ -383,7 +385,10 @@ static void test_crafted(gconstpointer opaque)
     pair_free(p);
 }
 
-/* Without the option the responder treats each packet as a write of its own. */
+/*
+ * Tests that without the option the responder treats each packet as a write of
+ * its own.
+ */
 static void test_marks_without_option(void)
 {
     const Crafted more = {
@@ -402,8 +407,8 @@ static void test_marks_without_option(void)
 }
 
 /*
- * Any other packet is invalid between two packets of one write, because the
- * write would have no end.
+ * Tests that any other packet between two packets of one write is invalid,
+ * because the write would have no end.
  */
 static void test_cut_short(void)
 {
@@ -434,8 +439,9 @@ static void test_cut_short(void)
 }
 
 /*
- * Placed data stays; another packet with that PSN has no effect. Otherwise a
- * forged packet could replace data that was already acknowledged.
+ * Tests that placed data stays, and that another packet with its PSN has no
+ * effect. Otherwise a forged packet could replace data that was already
+ * acknowledged.
  */
 static void test_placed_once(void)
 {

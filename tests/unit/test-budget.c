@@ -76,8 +76,8 @@ static SimQp *remote_qp(Pair *p, SimQp **other)
 }
 
 /*
- * Queue pairs that wait for a blocked wire are not processed while others work.
- * These ones drain, with a request without response.
+ * Tests that queue pairs that wait for a blocked wire are not processed while
+ * others work. The waiting queue pairs drain, with a request without response.
  */
 static void test_waiting(void)
 {
@@ -144,8 +144,8 @@ static void datagram_post(SimQp *q, SimQp *to, PairEnd *end)
 }
 
 /*
- * Loopback packets need no wire, and other packets of the queue pair wait in
- * order.
+ * Tests that loopback packets need no wire, and that other packets of the queue
+ * pair wait in order.
  */
 static void test_loopback(void)
 {
@@ -210,7 +210,7 @@ static void test_loopback(void)
     pair_free(p);
 }
 
-/* A change of the GID table changes whether a path is loopback. */
+/* Tests that a change of the GID table changes whether a path is loopback. */
 static void test_path_changes(void)
 {
     Pair *p = local_pair(0);
@@ -238,7 +238,9 @@ static void test_path_changes(void)
         g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS),
                          ==, back);
         g_assert_cmpuint(p->sim->frames, ==, frames + 1);
-        /* With the old entry, the retransmitted packet uses loopback again. */
+        /*
+         * With the old GID entry, the retransmitted packet uses loopback again.
+         */
         qrnic_gid_set(n->engine, 3, &n->gid);
         for_a_while(p);
         for_a_while(p);
@@ -250,8 +252,8 @@ static void test_path_changes(void)
 }
 
 /*
- * A packet that waits for a blocked wire is delivered when its path becomes
- * loopback.
+ * Tests that a packet that waits for a blocked wire is delivered when its path
+ * becomes loopback.
  */
 static void test_path_turns_back(void)
 {
@@ -283,7 +285,7 @@ static void test_path_turns_back(void)
     pair_free(p);
 }
 
-/* The engine requests one run, however many events follow. */
+/* Tests that the engine requests one run, however many events follow. */
 static void test_kicks(void)
 {
     Pair *p = local_pair(0);
@@ -366,9 +368,9 @@ static unsigned members_done(SimQp **q)
 }
 
 /*
- * A frame to many members is delivered in steps, between which the group may
- * change. Each remaining member gets each frame once and in order, from the
- * wire and from the device.
+ * Tests a frame to many members, which is delivered in steps. The group may
+ * change between the steps. Each remaining member gets each frame once and in
+ * order, from the wire and from the device.
  */
 static void test_group(const void *opaque)
 {
@@ -411,7 +413,10 @@ static void test_group(const void *opaque)
          */
         g_assert_cmpuint(members_done(q), ==, 64);
         g_assert_false(qrnic_engine_can_receive(n->engine));
-        /* One member with the frame and one without it are destroyed. */
+        /*
+         * A member that has received the frame is destroyed, and a member that
+         * has not.
+         */
         sim_qp_free(q[10]);
         sim_qp_free(q[100]);
         q[10] = q[100] = NULL;
@@ -434,8 +439,8 @@ static void test_group(const void *opaque)
 }
 
 /*
- * Each delivery may cause the most work of a packet, so that the budget is
- * reached.
+ * Tests deliveries that each may cause the most work of a packet, so that the
+ * budget is reached.
  */
 static void test_group_work(void)
 {
@@ -489,8 +494,8 @@ static void test_group_work(void)
 }
 
 /*
- * A device that sends to its own group all the time also receives frames of the
- * wire.
+ * Tests that a device that sends to its own group all the time also receives
+ * frames of the wire.
  */
 static void test_group_wire_turn(void)
 {
@@ -526,8 +531,8 @@ static void test_group_wire_turn(void)
 }
 
 /*
- * A reset, and the end of the engine, drop deliveries that are not done yet,
- * because their queue pairs are gone.
+ * Tests that a reset, and the end of the engine, drop deliveries that are not
+ * done yet, because their queue pairs are gone.
  */
 static void test_group_reset(void)
 {
@@ -591,9 +596,9 @@ static void eq_owe(Pair *p, SimQp **q, SimQp **other, unsigned count)
 }
 
 /*
- * One doorbell consumes many EQEs of CQs with another pending EQE each. The
- * device writes some of them at once and the others later, and each exactly
- * once.
+ * Tests a doorbell that consumes many EQEs of CQs with another pending EQE
+ * each. The device writes some of them at once and the others later, and each
+ * exactly once.
  */
 static void test_eq_doorbell(void)
 {
@@ -635,8 +640,8 @@ static void eq_fill(SimNode *n, unsigned count)
 }
 
 /*
- * The EQ is full again before the device has processed all slots of one
- * doorbell. The CQs of these slots still write their pending EQEs.
+ * Tests an EQ that is full again before the device has processed all slots of
+ * one doorbell. The CQs of these slots still write their pending EQEs.
  */
 static void test_eq_wrap(void)
 {
@@ -677,8 +682,9 @@ static void flood(SimQp *q, unsigned count)
 }
 
 /*
- * A page that rings all the time loses its own doorbells and is recovered.
- * Doorbells of another page are not lost, and its queues are not scanned.
+ * Tests that a page that rings all the time loses its own doorbells and is
+ * recovered. Doorbells of another page are not lost, and its queues are not
+ * scanned.
  */
 static void test_flood(void)
 {
@@ -753,8 +759,8 @@ static void test_flood(void)
 }
 
 /*
- * Several pages fill the FIFO. A page that finds it full is recovered at once,
- * alternating with the others, however long they ring.
+ * Tests several pages that fill the FIFO. A page that finds it full is
+ * recovered at once, alternating with the others, however long they ring.
  */
 static void test_flood_full(void)
 {
@@ -792,8 +798,8 @@ static void test_flood_full(void)
 }
 
 /*
- * Queues, and then the page, are destroyed during the recovery, so the recovery
- * must not use freed objects.
+ * Tests queues, and then the page, that are destroyed during the recovery. The
+ * recovery must not use freed objects.
  */
 static void test_recovery_destroy(void)
 {
@@ -827,8 +833,8 @@ static void test_recovery_destroy(void)
 }
 
 /*
- * A loopback request completes in the run that fetched it, without waiting for
- * the main loop in either direction.
+ * Tests that a loopback request completes in the run that fetched it, without
+ * waiting for the main loop in either direction.
  */
 static void test_back_at_once(void)
 {

@@ -77,7 +77,10 @@ static bool empty(Ends *e)
     return !qrnic_cable_ring_peek(&e->receiver, &len);
 }
 
-/* Every fill level, many rounds, and across the wrap of the counters */
+/*
+ * Tests every fill level of the ring, many rounds, and the wrap of the
+ * counters.
+ */
 static void test_wrap(void)
 {
     Ends e = ends_new(SLOTS);
@@ -117,7 +120,7 @@ static void test_full(void)
     ends_free(&e);
 }
 
-/* One event for many frames, and none for an end that polls */
+/* Tests that many frames cause one event, and none if the receiver polls. */
 static void test_wake(void)
 {
     Ends e = ends_new(SLOTS);
@@ -168,8 +171,8 @@ static void test_room(void)
 }
 
 /*
- * An invalid index of the peer never leads outside the ring. Otherwise a peer
- * could read memory of QEMU.
+ * Tests that an invalid index of the peer never leads outside the ring.
+ * Otherwise a peer could read memory of QEMU.
  */
 static void test_lying_receiver(void)
 {
@@ -344,8 +347,8 @@ static void test_stress(void)
 }
 
 /*
- * An end polls longer only if polling would have met the next frame several
- * times, because polling takes CPU time from the guest.
+ * Tests that an end polls longer only if polling would have met the next frame
+ * several times, because polling takes CPU time from the guest.
  */
 static void test_tempo(void)
 {

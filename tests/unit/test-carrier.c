@@ -9,7 +9,7 @@
 #include "engine/transport/shared/shared_private.h"
 #include "shared-world.h"
 
-/* A carrier that fails */
+/* Tests a carrier that fails. */
 
 static void test_carrier_fails(void)
 {
@@ -47,8 +47,8 @@ static void test_carrier_fails(void)
 }
 
 /*
- * All members are notified once, although other queue pairs are scheduled
- * between them.
+ * Tests that all members are notified once, although other queue pairs are
+ * scheduled between them.
  */
 static void test_members_told_once(void)
 {
@@ -84,8 +84,8 @@ static void test_members_told_once(void)
 }
 
 /*
- * A member is destroyed before it is notified. None of its packets remains in
- * the carrier.
+ * Tests a member that is destroyed before it is notified. None of its packets
+ * remains in the carrier.
  */
 static void test_goes_before_it_is_told(void)
 {
@@ -113,7 +113,7 @@ static void test_goes_before_it_is_told(void)
     }
 }
 
-/* A member that joins a failed carrier fails when it sends. */
+/* Tests that a member that joins a failed carrier fails when it sends. */
 static void test_carrier_has_failed(void)
 {
     const QrnicQpAttr error = {
@@ -123,7 +123,7 @@ static void test_carrier_has_failed(void)
     QrnicQpAttr a = sim_attr_init();
     SimQp *late = sim_qp_new(&w->sim->node[0], 8, 8, 3, 10);
 
-    /* Moved to RTR before the failure, to RTS after it */
+    /* The member moves to RTR before the failure, and to RTS after it. */
     g_assert_cmpuint(sim_modify(late, &a).status, ==, QRNIC_ST_OK);
     a = sim_attr_rtr(late, w->end[0][1].qp);
     a.mask |= QRNIC_QP_CARRIER;
@@ -153,7 +153,7 @@ static void test_carrier_has_failed(void)
     shared_free(w);
 }
 
-/* ERR releases the buffered packets. */
+/* Tests that ERR releases the buffered packets. */
 static void test_kept_in_error(void)
 {
     const QrnicQpAttr error = {
@@ -176,8 +176,8 @@ static void test_kept_in_error(void)
 }
 
 /*
- * The carrier keeps its path while it has members. After the last member has
- * left, RESET clears its state.
+ * Tests that the carrier keeps its path while it has members. After the last
+ * member has left, RESET clears its state.
  */
 static void test_carrier_reset(void)
 {
@@ -218,7 +218,7 @@ static void test_carrier_reset(void)
     shared_free(w);
 }
 
-/* A device reset in the middle of traffic clears everything. */
+/* Tests that a device reset in the middle of traffic clears everything. */
 static void test_device_reset(void)
 {
     Shared *w = shared_new(4, QRNIC_QPO_SELECTIVE_REPEAT, NULL);
@@ -344,7 +344,10 @@ static void test_modify(void)
     shared_free(w);
 }
 
-/* The port's MTU must have room for the longest headers of inner packets. */
+/*
+ * Tests that the port's MTU must have room for the longest headers of inner
+ * packets.
+ */
 static void test_port_mtu(void)
 {
     Shared *w = shared_new(0, 0, NULL);
@@ -437,7 +440,8 @@ static void test_learns(void)
 }
 
 /*
- * A carrier without traffic introduces itself, so that the peer can send first.
+ * Tests that a carrier without traffic introduces itself, so that the peer can
+ * send first.
  */
 static void test_introduces(void)
 {
@@ -457,8 +461,8 @@ static void test_introduces(void)
 }
 
 /*
- * A lost introduction is retransmitted. A carrier that was reset introduces
- * itself again.
+ * Tests that a lost introduction is retransmitted. A carrier that was reset
+ * introduces itself again.
  */
 static void test_introduced_late(void)
 {
@@ -481,7 +485,7 @@ static void test_introduced_late(void)
     sim_carrier_connect(w->carrier[0], w->carrier[1], &c);
     member_init(w, 0, NULL);
     settle(w);
-    /* Both know the peer, and introduce themselves anyway. */
+    /* Both carriers know the peer, and introduce themselves anyway. */
     g_assert_cmpuint(sim_query(w->carrier[0]).sq_psn, ==, c.psn_a + 1);
     g_assert_cmpuint(sim_query(w->carrier[1]).sq_psn, ==, c.psn_b + 1);
     expect_works(w, 0);

@@ -347,14 +347,17 @@ static void test_case(const void *opaque)
     }
     check(p, c->why, !c->no_ignored, act_inject, &f);
     g_assert_false(is_slow(p));
-    /* A valid CNP */
+    /* This CNP is valid. */
     inject(p->a.qp, &good);
     g_assert_cmpuint(counter(p, QRNIC_COUNTER_RP_CNP_HANDLED), ==, 1);
     g_assert_true(is_slow(p));
     pair_free(p);
 }
 
-/* The transport ignores fragments, because the headers could be incomplete. */
+/*
+ * Tests that the transport ignores fragments, because the headers could be
+ * incomplete.
+ */
 static void test_fragment(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -388,7 +391,10 @@ static void test_version1(void)
     pair_free(p);
 }
 
-/* All states without sending */
+/*
+ * Tests that a CNP is dropped in the states in which a queue pair does not
+ * send: ERR, RESET and INIT.
+ */
 static void test_state(void)
 {
     for (int what = 0; what < 3; what++) {
@@ -426,7 +432,7 @@ static void test_datagram(void)
     pair_free(p);
 }
 
-/* A marked CNP is followed and causes no CNP. */
+/* Tests that a marked CNP is followed and causes no CNP. */
 static void test_marked(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -445,8 +451,8 @@ static void test_marked(void)
 }
 
 /*
- * A dropped packet with a mark causes no CNP, because its sender is not
- * verified.
+ * Tests that a dropped packet with a mark causes no CNP, because its sender is
+ * not verified.
  */
 static void test_forged_mark(void)
 {
@@ -476,7 +482,9 @@ static void test_forged_mark(void)
     pair_free(p);
 }
 
-/* A flood needs one state and one timer, and the rate has a minimum. */
+/*
+ * Tests that a flood needs one state and one timer, and the rate has a minimum.
+ */
 static void test_flood(void)
 {
     Pair *p = pair_new(3, NULL, NULL);

@@ -218,7 +218,10 @@ static void test_reversible(void)
     sim_free(sim);
 }
 
-/* A stream without errors is joined as a whole, also where its numbers wrap. */
+/*
+ * Tests that a stream without errors is joined as a whole, also where its
+ * numbers wrap.
+ */
 static void test_endless(void)
 {
     Sim *sim = sim_new(1, &(SimOptions) { 0 });

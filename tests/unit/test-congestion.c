@@ -152,7 +152,10 @@ static void write_all(Pair *p, unsigned count, uint32_t len)
     }
 }
 
-/* With the reset values, packets have no ECT and marks have no effect. */
+/*
+ * Tests that packets have no ECT and marks have no effect with the reset
+ * values.
+ */
 static void test_off(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -177,7 +180,10 @@ static void test_off(void)
     pair_free(p);
 }
 
-/* A marked packet to a queue pair that is no notification point */
+/*
+ * Tests that a marked packet to a queue pair that is no notification point
+ * causes no CNP.
+ */
 static void test_no_np(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -212,7 +218,7 @@ static void connect_with(Pair *p, uint8_t traffic_class, uint8_t sl)
     }
 }
 
-/* ECT changes with the flag and keeps the DSCP. */
+/* Tests that ECT changes with the flag and keeps the DSCP. */
 static void one_ect(const SimOptions *o)
 {
     Pair *p = pair_new(1, o, &(SimConnect) { 0 });
@@ -320,7 +326,7 @@ static void test_interval(void)
     one_interval(4095);
 }
 
-/* Each queue pair has its own interval: two cause twice the CNPs. */
+/* Tests that each queue pair has its own interval: two cause twice the CNPs. */
 static void test_interval_each(void)
 {
     Pair *p = uc_pair_new();
@@ -342,7 +348,7 @@ static void test_interval_each(void)
     pair_free(p);
 }
 
-/* A CNP waits for the wire like other frames, and stays one CNP. */
+/* Tests that a CNP waits for the wire like other frames, and stays one CNP. */
 static void test_wire_busy(void)
 {
     Pair *p = pair_new(5, NULL, NULL);
@@ -364,7 +370,7 @@ static void test_wire_busy(void)
     pair_free(p);
 }
 
-/* A connection after a reset has sent no CNP yet. */
+/* Tests that a connection after a reset has sent no CNP yet. */
 static void test_interval_reset(void)
 {
     Pair *p = pair_new(5, NULL, &(SimConnect) { 0 });
@@ -393,8 +399,8 @@ static void test_interval_reset(void)
 }
 
 /*
- * The VLAN priority of a CNP is that of the parameters or that of the
- * connection.
+ * Tests that the VLAN priority of a CNP is that of the parameters or that of
+ * the connection.
  */
 static void test_priority(void)
 {
@@ -422,7 +428,7 @@ static void test_priority(void)
     pair_free(p);
 }
 
-/* The bytes of a CNP, computed by hand */
+/* Tests the bytes of a CNP, which are computed by hand. */
 static void test_format(void)
 {
     static const uint8_t expected[CNP_FRAME] = {
@@ -773,7 +779,9 @@ static void test_recovery(void)
     run_course(&c);
 }
 
-/* The target is far away, so all three kinds of increase occur. */
+/*
+ * Tests that all three kinds of increase occur, because the target is far away.
+ */
 static void test_increase(void)
 {
     Course c = course_default();
@@ -834,7 +842,10 @@ static void test_decrease(void)
     run_course(&c);
 }
 
-/* The first CNP sets a rate below the lowest. No later CNP raises it. */
+/*
+ * Tests that the first CNP sets a rate below the lowest, and that no later CNP
+ * raises it.
+ */
 static void test_below_lowest(void)
 {
     Course c = course_paper();
@@ -850,7 +861,9 @@ static void test_below_lowest(void)
     run_course(&c);
 }
 
-/* The pause before the next CNP grows, and alpha decays in it. */
+/*
+ * Tests that the pause before the next CNP grows, and that alpha decays in it.
+ */
 static void test_alpha(void)
 {
     Course c = course_paper();
@@ -925,7 +938,10 @@ static void run(Sim *s)
     sim_run(s, s->now + 10000 * SIM_MS);
 }
 
-/* A switch marks each frame. The connection still works, but slowly. */
+/*
+ * Tests that a connection still works, but slowly, if a switch marks each
+ * frame.
+ */
 static void test_reliable(void)
 {
     Pair *p = pair_new(9, NULL, NULL);
@@ -957,7 +973,7 @@ static void test_reliable(void)
     pair_free(p);
 }
 
-/* Read responses are paced by CNPs to the responder. */
+/* Tests that read responses are paced by CNPs to the responder. */
 static void test_read(void)
 {
     Pair *p = pair_new(10, NULL, NULL);
@@ -979,7 +995,7 @@ static void test_read(void)
     run(p->sim);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
     g_assert_cmpmem(p->a.data, PAIR_BYTES / 2, p->b.data, PAIR_BYTES / 2);
-    /* 4.4 Mbit at 100 Mbit/s */
+    /* 4.4 Mbit need more than 42 ms at 100 Mbit/s. */
     g_assert_cmpint(seen.last - before, >, 42 * SIM_MS);
     g_assert_cmpint(seen.last - before, <, 46 * SIM_MS);
     g_assert_cmpuint(seen.frames, <, 530);
@@ -1021,7 +1037,8 @@ static int64_t both(uint32_t limit)
 }
 
 /*
- * The lower of both applies: 256 frames of 1,082 bytes, the first two at once.
+ * Tests that the lower of both rates applies. 256 frames of 1,082 bytes are
+ * sent, the first two at once.
  */
 static void test_lower(void)
 {
@@ -1035,7 +1052,10 @@ static void test_lower(void)
     g_assert_cmpint(both(0), <, bits / 100e6 * 1e9 * 1.02);
 }
 
-/* The clock was not read for 12 increases, which are then applied together. */
+/*
+ * Tests a clock that was not read for 12 increases, which are then applied
+ * together.
+ */
 static void test_late(void)
 {
     Pair *p = uc_pair_new();
@@ -1065,7 +1085,8 @@ static void test_late(void)
 }
 
 /*
- * Work that waits for a rate is dropped or sent, and its timers are cancelled.
+ * Tests that work that waits for a rate is dropped or sent, and that its timers
+ * are cancelled.
  */
 static void test_end(void)
 {
@@ -1126,7 +1147,7 @@ static void test_end(void)
     }
 }
 
-/* A CNP is pending when its queue pair, its sender, or the port goes down. */
+/* Tests a pending CNP whose queue pair, sender or port goes down. */
 static void test_owed(void)
 {
     for (int what = 0; what < 5; what++) {
@@ -1162,7 +1183,7 @@ static void test_owed(void)
     }
 }
 
-/* The maximum of bytes between increases needs more than 32 bits. */
+/* Tests that the maximum of bytes between increases needs more than 32 bits. */
 static void test_most_bytes(void)
 {
     Pair *p = uc_pair_new();

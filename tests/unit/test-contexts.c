@@ -139,8 +139,8 @@ static void push_out(World *w, unsigned i)
 }
 
 /*
- * A queue pair waits for its context only if the context is not cached..
- * Otherwise every packet would have the latency of a miss.
+ * Tests that a queue pair waits for its context only if the context is not
+ * cached. Otherwise every packet would have the latency of a miss.
  */
 static void test_latency(void)
 {
@@ -167,8 +167,8 @@ static void test_latency(void)
 }
 
 /*
- * With stations only this queue pair waits; without stations the device waits,
- * because it processes packets in order.
+ * Tests that with stations only this queue pair waits. Without stations the
+ * device waits, because it processes packets in order.
  */
 static void test_order(void)
 {
@@ -187,7 +187,7 @@ static void test_order(void)
     }
 }
 
-/* The number of stations limits the concurrent fetches. */
+/* Tests that the number of stations limits the concurrent fetches. */
 static void test_stations(void)
 {
     for (unsigned stations = 1; stations <= 4; stations *= 2) {
@@ -213,8 +213,8 @@ static void test_stations(void)
 }
 
 /*
- * A changed context is written once; an unchanged one is not written, to avoid
- * needless DMA.
+ * Tests that a changed context is written once. An unchanged one is not
+ * written, to avoid needless DMA.
  */
 static void test_write_back(void)
 {
@@ -239,7 +239,7 @@ static void test_write_back(void)
     world_free(w);
 }
 
-/* A cache with room for all contexts has no misses and no writes. */
+/* Tests that a cache with room for all contexts has no misses and no writes. */
 static void test_room(void)
 {
     World *w = world_new(8, 8, 4, LATENCY);
@@ -285,7 +285,7 @@ static void test_inbound(void)
     }
 }
 
-/* Frames beyond the waiting room are dropped and retransmitted. */
+/* Tests that frames beyond the waiting room are dropped and retransmitted. */
 static void test_full(void)
 {
     World *w = world_new(4, 2, 1, LATENCY);
@@ -324,7 +324,7 @@ static void expect_context_error(World *w, unsigned i, uint8_t syndrome)
     expect_state(w->a[i], QRNIC_QPS_ERR);
 }
 
-/* A corrupt image is an error of its queue pair only. */
+/* Tests that a corrupt image is an error of its queue pair only. */
 static void test_overwritten(void)
 {
     for (unsigned byte = 0; byte < QRNIC_CONTEXT_IMAGE_SIZE; byte++) {
@@ -352,7 +352,7 @@ static void test_overwritten(void)
     }
 }
 
-/* An older image that the device wrote itself is also corrupt. */
+/* Tests that an older image that the device wrote itself is also corrupt. */
 static void test_replayed(void)
 {
     uint8_t old[QRNIC_CONTEXT_IMAGE_SIZE];
@@ -371,7 +371,7 @@ static void test_replayed(void)
     world_free(w);
 }
 
-/* Context memory that cannot be read, or cannot be written */
+/* Tests context memory that cannot be read, or cannot be written. */
 static void test_broken(void)
 {
     for (unsigned writing = 0; writing < 2; writing++) {
@@ -406,8 +406,8 @@ static void test_broken(void)
 }
 
 /*
- * During the fetch the queue pair is destroyed, moved to ERR or RESET, or the
- * device is reset.
+ * Tests a fetch during which the queue pair is destroyed, moved to ERR or
+ * RESET, or the device is reset.
  */
 static void test_gone(void)
 {
@@ -453,7 +453,10 @@ static void test_gone(void)
     }
 }
 
-/* Without context memory the cache limits the number of contexts. */
+/*
+ * Tests that the cache limits the number of contexts if there is no context
+ * memory.
+ */
 static void test_commands(void)
 {
     SimOptions o = { .context_cache = 4, .context_bare = true };
@@ -515,8 +518,8 @@ static void test_commands(void)
 }
 
 /*
- * A member has no context. In RESET it is no member and has one, if there is
- * room. DESTROY_QP needs none.
+ * Tests that a member has no context. In RESET the queue pair is no member and
+ * has a context, if there is room. DESTROY_QP needs none.
  */
 static void test_members(void)
 {
@@ -568,7 +571,10 @@ static void test_members(void)
     sim_free(s);
 }
 
-/* Many queue pairs over a lossy wire with reordering: every byte arrives. */
+/*
+ * Tests that every byte arrives for many queue pairs over a lossy wire with
+ * reordering.
+ */
 static void test_random(void)
 {
     for (unsigned mode = 0; mode < 4; mode++) {
@@ -600,7 +606,7 @@ static void test_random(void)
     }
 }
 
-/* The timer expires while the context is not cached. */
+/* Tests a timer that expires while the context is not cached. */
 static void test_timer(void)
 {
     World *w = world_new(3, 2, 4, LATENCY);
@@ -631,9 +637,9 @@ static uint64_t pieces(World *w)
 }
 
 /*
- * Waiting frames cause thousands of accesses each, so the engine pauses between
- * them. A frame that arrives in a pause does not overtake them. Another queue
- * pair needs the cache entry meanwhile.
+ * Tests waiting frames that cause thousands of accesses each, so that the
+ * engine pauses between them. A frame that arrives in a pause does not overtake
+ * them. Another queue pair needs the cache entry meanwhile.
  */
 static void test_work(const void *opaque)
 {
@@ -705,7 +711,7 @@ static void test_work(const void *opaque)
     world_free(w);
 }
 
-/* Frames of one queue pair leave room for those of others. */
+/* Tests that frames of one queue pair leave room for those of others. */
 static void test_share(void)
 {
     World *w = world_new(4, 2, 1, LATENCY);
@@ -735,8 +741,8 @@ static void test_share(void)
 }
 
 /*
- * Frames wait for a queue pair that is destroyed, and for a new one with its
- * number.
+ * Tests frames that wait for a queue pair that is destroyed, and for a new one
+ * with its number.
  */
 static void test_number_again(void)
 {
@@ -787,9 +793,9 @@ static void step(World *w)
 }
 
 /*
- * A doorbell without a miss does not move its queue pair before another that
- * waits for its slot. The waiting one therefore progresses at much the same
- * rate.
+ * Tests that a doorbell without a miss does not move its queue pair before
+ * another that waits for its slot. The waiting one therefore progresses at much
+ * the same rate.
  */
 static void test_rung(void)
 {

@@ -87,7 +87,9 @@ static void test_resize(void)
                     consume(q, 1, &index);
                     expect_no_cqe(q);
                 }
-                /* Exactly as many CQEs as entries */
+                /*
+                 * The CQ is filled with exactly as many CQEs as it has entries.
+                 */
                 nop(q, 1u << q->cq_log);
                 settle(p);
                 consume(q, 1u << q->cq_log, &index);
@@ -184,7 +186,10 @@ static void test_resize_turns(void)
     check_in_turns(11, 12, 2000, 0, 32);
 }
 
-/* A failed resize leaves the CQ in its old ring, so that no CQE is lost. */
+/*
+ * Tests that a failed resize leaves the CQ in its old ring, so that no CQE is
+ * lost.
+ */
 static void test_resize_turns_refused(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -349,7 +354,10 @@ static void arm_solicited(SimQp *q)
     stl_le_p(record + QRNIC_CQ_RECORD_ARM_OFFSET, q->cq_arm | 1u << 31);
 }
 
-/* A second request with lower values keeps the pending timer of the first. */
+/*
+ * Tests that a second request with lower values keeps the pending timer of the
+ * first.
+ */
 static void test_moderation_second(void)
 {
     Pair *p = pair_new(3, NULL, NULL);
@@ -368,8 +376,8 @@ static void test_moderation_second(void)
 }
 
 /*
- * The deadline equals one from before the reset, which the timer of the
- * environment does not know.
+ * Tests a deadline that equals one from before the reset, which the timer of
+ * the environment does not know.
  */
 static void test_moderation_reset(void)
 {
@@ -401,9 +409,9 @@ static void test_moderation_reset(void)
 }
 
 /*
- * More than half of all indices have passed without a solicited CQE. The last
- * one must not count as new. The indices are moved, because so many CQEs take
- * too long.
+ * Tests the index of the last solicited CQE after more than half of all indices
+ * have passed. The last solicited CQE must not count as new. The indices are
+ * moved, because so many CQEs take too long.
  */
 static void test_solicited_long_ago(void)
 {

@@ -82,7 +82,10 @@ static void request(Dm *d, SimWr wr)
     run(d);
 }
 
-/* Several packets between device memories, in both directions */
+/*
+ * Tests transfers of several packets between device memories, in both
+ * directions.
+ */
 static void test_transfer(void)
 {
     Dm d = dm_new();
@@ -176,8 +179,8 @@ static void test_window(void)
 }
 
 /*
- * An access one byte behind the region is rejected, although it is inside the
- * DM.
+ * Tests that an access one byte behind the region is rejected, although it is
+ * inside the DM.
  */
 static void test_range(void)
 {
@@ -193,8 +196,8 @@ static void test_range(void)
 }
 
 /*
- * FREE_DM and a reset clear the memory, so that no process reads another's
- * data.
+ * Tests that FREE_DM and a reset clear the memory, so that no process reads
+ * another's data.
  */
 static void test_zeroed(void)
 {
@@ -246,7 +249,7 @@ static unsigned runs_to_clear(SimNode *n)
     return runs;
 }
 
-/* Memory is cleared in steps of at most 1 MiB. */
+/* Tests that memory is cleared in steps of at most 1 MiB. */
 static void test_pieces(void)
 {
     const SimOptions o = { .device_memory = 16 << 20 };
@@ -288,7 +291,7 @@ static void test_alignment(void)
     g_assert_cmphex(offset, ==, 0);
     dm_alloc(n, 4, 14, &offset);
     g_assert_cmphex(offset, ==, 0x4000);
-    /* Between the two allocations */
+    /* This allocation is between the two others. */
     dm_alloc(n, 0x3000, 0, &offset);
     g_assert_cmphex(offset, ==, 0x1000);
     /* Only offset 0 has this alignment, and it is in use. */

@@ -295,8 +295,8 @@ static void expect_log(GString *log, const char *what)
 }
 
 /*
- * 0: half handshake; 1: full, by CREATE_QP; 2: full, by an option on the move
- * to RTR
+ * Tests the half handshake (0), the full one by CREATE_QP (1), and the full one
+ * by an option on the move to RTR (2).
  */
 static void test_handshake(void)
 {
@@ -328,7 +328,7 @@ static void test_handshake(void)
 }
 
 /*
- * Each message goes to another target, and the order is that of the WQEs,
+ * Tests messages that go to another target each. The order is that of the WQEs,
  * because completions must be in order.
  */
 static void test_addresses(void)
@@ -431,7 +431,7 @@ static void test_worked_example(void)
     world_free(w);
 }
 
-/* The longest WQE: 35 segments */
+/* Tests the longest WQE, which has 35 segments. */
 static void test_longest_wqe(void)
 {
     World *w = world_new(world_defaults());
@@ -690,7 +690,7 @@ static void random_poll(Random *x)
             g_assert_cmpint(o->target, ==, t);
             g_assert_cmpmem(data, c.byte_len, x->w->m[i].data + o->local,
                             o->len);
-            /* Once, and in order */
+            /* Each message arrives once, and in order. */
             g_assert_cmpint(n, >=, x->taken[i][t]);
             x->taken[i][t] = n + 1;
             sim_srq_slot_free(to->srq, c.index);
@@ -812,7 +812,7 @@ static void test_busy(void)
     expect_recv(w, 0, 1, 0, 10);
     g_assert_cmpint(count(w, 0, QRNIC_COUNTER_RX_CNAK), ==,
                     count(w, 1, QRNIC_COUNTER_TX_CNAK));
-    /* Sent behind the first CONNECT, and after the ACCEPT */
+    /* One packet is sent behind the first CONNECT, and one after the ACCEPT. */
     g_assert_cmpint(sends.count, ==, 2);
     world_free(w);
 }
@@ -847,8 +847,8 @@ static void test_busy_exceeded(void)
 }
 
 /*
- * Any difference in the address means another connection. The key is checked
- * even if the initiator is connected to this target.
+ * Tests that any difference in the address means another connection. The key is
+ * checked even if the initiator is connected to this target.
  */
 static void test_address_differs(void)
 {
@@ -1001,8 +1001,8 @@ static bool lose_answers(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * The request is executed, but no response arrives while the target keeps the
- * responder.
+ * Tests a request that is executed, but whose response does not arrive while
+ * the target keeps the responder.
  */
 static void test_late(void)
 {
@@ -1070,7 +1070,7 @@ static bool lose_first_nak(Sim *s, unsigned from, const uint8_t *frame,
              !(*lost)++);
 }
 
-/* An error of one initiator has no effect on the other. */
+/* Tests that an error of one initiator has no effect on the other. */
 static void test_refused(void)
 {
     World with = world_defaults(), *w;
@@ -1096,9 +1096,9 @@ static void test_refused(void)
 }
 
 /*
- * The key of a read is destroyed before the response: the NAK has its PSN. The
- * requester needs the PSN to find the failed request, because several can be
- * outstanding.
+ * Tests a read whose key is destroyed before the response. The NAK has the PSN
+ * of the read. The requester needs the PSN to find the failed request, because
+ * several can be outstanding.
  */
 static void test_refused_read(void)
 {
@@ -1190,7 +1190,7 @@ static void test_lies(void)
     sim_run(w->sim, w->sim->now + SIM_MS);
     expect_recv(w, 0, 0, 0, 10);
 
-    /* Requests and DISCONNECT of another connection */
+    /* The target receives requests and a DISCONNECT of another connection. */
     t = of(w, 1, QRNIC_OP_DC_SEND_ONLY, psn + 1);
     t.connection = seen_connection + 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
@@ -1252,7 +1252,8 @@ static void test_lies(void)
 }
 
 /*
- * A newer connection of the same initiator replaces the responder's connection.
+ * Tests that a newer connection of the same initiator replaces the responder's
+ * connection.
  */
 static void test_newer(void)
 {
@@ -1284,8 +1285,8 @@ static int64_t real_time_ns(void *opaque)
 }
 
 /*
- * The VM of the target is stopped for 10 s, with an old duplicate in its input:
- * the duplicate is dropped when the VM continues.
+ * Tests a target whose VM is stopped for 10 s, with an old duplicate in its
+ * input. The duplicate is dropped when the VM continues.
  */
 static void test_old_when_stopped(void)
 {
@@ -1310,7 +1311,8 @@ static void test_old_when_stopped(void)
 }
 
 /*
- * Packets that the network has delayed are not executed again, for some time.
+ * Tests that packets that the network has delayed are not executed again, for
+ * some time.
  */
 static void test_ended(void)
 {
@@ -1333,8 +1335,8 @@ static void test_ended(void)
 }
 
 /*
- * A responder with a pending reply is not idle, because the reply would be
- * lost.
+ * Tests that a responder with a pending reply is not idle, because the reply
+ * would be lost.
  */
 static void test_owing(void)
 {
@@ -1352,7 +1354,7 @@ static void test_owing(void)
     world_free(w);
 }
 
-/* More initiators than the target has responders and stored replies */
+/* Tests more initiators than the target has responders and stored replies. */
 static void test_flood(void)
 {
     World *w = world_new(world_defaults());
@@ -1476,7 +1478,7 @@ static void test_objects(void)
     g_free(w);
 }
 
-/* A reset in the middle of messages and responses, at both sides */
+/* Tests a reset in the middle of messages and responses, at both sides. */
 static void test_reset(void)
 {
     for (unsigned node = 0; node < 2; node++) {
@@ -1502,7 +1504,10 @@ static void test_reset(void)
     }
 }
 
-/* The number of a connection after a reset is newer than those before. */
+/*
+ * Tests that the number of a connection after a reset is newer than those
+ * before.
+ */
 static void test_after_reset(void)
 {
     World *w = world_new(world_defaults());
@@ -1540,8 +1545,8 @@ static void initiator_restart(World *w)
 }
 
 /*
- * A restarted initiator connects to a target that still has a responder for it,
- * although the target has seen higher numbers.
+ * Tests that a restarted initiator connects to a target that still has a
+ * responder for it, although the target has seen higher numbers.
  */
 static void test_restart(void)
 {
@@ -1564,8 +1569,8 @@ static void test_restart(void)
 }
 
 /*
- * A restarted initiator whose numbers have wrapped: the target's number looks
- * newer.
+ * Tests a restarted initiator whose numbers have wrapped, so that the target's
+ * number looks newer.
  */
 static void test_restart_wrapped(void)
 {
@@ -1589,8 +1594,8 @@ static void test_restart_wrapped(void)
 }
 
 /*
- * A restarted target has no responder of earlier connections. An idle initiator
- * connects again.
+ * Tests a restarted target, which has no responder of earlier connections. An
+ * idle initiator connects again.
  */
 static void test_target_restart(void)
 {
@@ -1684,7 +1689,7 @@ static void test_counter_set(void)
 }
 
 /*
- * A process is killed: all its queue pairs are destroyed in the middle of their
+ * Kills a process: all its queue pairs are destroyed in the middle of their
  * work, in any order. Receive WQEs return to SRQs, which are destroyed last.
  */
 static void destroyed(uint32_t seed, unsigned node)
@@ -1733,7 +1738,7 @@ static void test_destroyed(void)
     }
 }
 
-/* Dynamic queue pairs have no context in a context cache. */
+/* Tests that dynamic queue pairs have no context in a context cache. */
 static void test_contexts(void)
 {
     World with = world_defaults(), *w;

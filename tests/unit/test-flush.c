@@ -68,7 +68,8 @@ static void test_write(void)
 }
 
 /*
- * A flag is written behind data: whenever the flag is set, the data is there.
+ * Tests a flag that is written behind data. Whenever the flag is set, the data
+ * is there.
  */
 static void test_order(void)
 {
@@ -112,8 +113,8 @@ static bool lose_response(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * The response is lost, and the memory changes meanwhile. The duplicate does
- * not change it again. Otherwise a lost response would undo later writes.
+ * Tests a lost response, while the memory changes. The duplicate does not
+ * change the memory again. Otherwise a lost response would undo later writes.
  */
 static void test_once(void)
 {
@@ -156,7 +157,7 @@ static void test_flush(void)
     g_assert_cmpmem(p->a.data, 10000, p->b.data, 10000);
     /* A flush of the whole region ignores address and length. */
     post_flush(p, key, 1, UINT32_MAX, QRNIC_FLUSH_GLOBAL, QRNIC_FLUSH_MR);
-    /* A flush of 0 bytes */
+    /* This flush has 0 bytes. */
     post_flush(p, key, p->b.addr, 0, QRNIC_FLUSH_GLOBAL, QRNIC_FLUSH_RANGE);
     run(p);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_FLUSH);

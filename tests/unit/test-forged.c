@@ -247,7 +247,7 @@ static void end_replace(World *w, PairEnd *e)
 {
     SimQp *old = e->qp;
 
-    /* CQ and memory stay. */
+    /* The CQ and the memory stay. */
     g_assert_cmpint(qrnic_qp_destroy(old->node->engine, old->number).status,
                     ==, QRNIC_ST_OK);
     e->qp = sim_qp_new(old->node, 6, 6, 3, 9);
@@ -433,7 +433,10 @@ static const enum qrnic_counter wanted[] = {
 };
 static uint64_t happened[ARRAY_SIZE(wanted)];
 
-/* In every third run the device ends without a move to RESET. */
+/*
+ * Runs the world of one seed. In every third run the device ends without a move
+ * to RESET.
+ */
 static void live(uint32_t seed)
 {
     World *w = world_new(seed);

@@ -53,7 +53,7 @@ static const Good good[] = {
         .ip = 14, .ip_len = 20, .ip_total = 32, .protocol = 17,
         .traffic_class = 0x68, .hop_limit = 64, .l4 = 34, .l4_len = 12,
     }, {
-        /* With IP options, and link padding behind the packet */
+        /* This frame has IP options, and link padding behind the packet. */
         "tcp-ipv4-options-vlan",
         MACS TAG_100 IPV4 "4700 0034 0001 0000 3f06 0000 " ADDRESSES_4
         "0101010101010100 " TCP_4 "eeee",
@@ -310,8 +310,8 @@ static void test_lies(void)
 }
 
 /*
- * For random bytes, all results lie inside the frame, because the parser reads
- * frames of any sender.
+ * Tests that all results lie inside the frame for random bytes, because the
+ * parser reads frames of any sender.
  */
 static void test_random(void)
 {

@@ -216,8 +216,8 @@ static void test_rc(void)
 }
 
 /*
- * More queues have prefetched receive WQEs than buffers exist. A dropped WQE is
- * fetched again.
+ * Tests more queues with prefetched receive WQEs than buffers exist. A dropped
+ * WQE is fetched again.
  */
 static void test_fetch(void)
 {
@@ -239,7 +239,7 @@ static bool lose(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return false;
 }
 
-/* An error or a reset in the middle of work */
+/* Tests an error or a reset in the middle of work. */
 static void test_rc_cut(const void *opaque)
 {
     const QrnicQpAttr to = {
@@ -270,7 +270,10 @@ static void test_rc_cut(const void *opaque)
     world_cleanup(w);
 }
 
-/* A device reset in the middle of work; the leak detector finds lost memory. */
+/*
+ * Tests a device reset in the middle of work; the leak detector finds lost
+ * memory.
+ */
 static void test_reset(void)
 {
     g_autofree World *w = g_new0(World, 1);
@@ -447,7 +450,7 @@ static void test_db_page(void)
                 DB_PAGE_BYTES);
 }
 
-/* The largest tables, and a rule for each */
+/* Tests the largest tables, with a rule for each. */
 static void test_steering(void)
 {
     g_autofree World *w = g_new0(World, 1);

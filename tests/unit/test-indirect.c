@@ -52,7 +52,10 @@ static Keys keys_new(uint32_t seed)
 {
     Keys k = { .p = pair_new(seed, NULL, NULL) };
 
-    /* Without remote rights, because indirect keys give rights of their own. */
+    /*
+     * The region has no remote rights, because indirect keys give rights of
+     * their own.
+     */
     k.region = region_new(&k, QRNIC_ACCESS_LOCAL_WRITE);
     pair_fill(k.p);
     return k;
@@ -225,7 +228,9 @@ static void test_joined(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, s.key, s.start + 1, 4101);
 }
 
-/* A column of a matrix of 64 x 64 is sent, and received into a row. */
+/*
+ * Tests a column of a matrix of 64 x 64 that is sent, and received into a row.
+ */
 static void test_strided(void)
 {
     Keys k = keys_new(2);
@@ -303,7 +308,10 @@ static void test_interleaved(void)
     pair_free(k.p);
 }
 
-/* A null region skips bytes; device memory works like other memory. */
+/*
+ * Tests that a null region skips bytes, and that device memory works like other
+ * memory.
+ */
 static void test_kinds(void)
 {
     Keys k = keys_new(5);
@@ -395,7 +403,8 @@ static void test_invalidate(void)
     g_assert_cmpuint(ctx.max_pieces, ==, 1);
     writes(&k, s.key, 0, 100);
     /*
-     * Local invalidation, and a new registration with another variant at once
+     * A local invalidation is followed at once by a new registration with
+     * another variant.
      */
     post_invalidate(k.p->b.qp, s.key);
     s.key++;
@@ -407,7 +416,7 @@ static void test_invalidate(void)
     k.p->a.data[0]++;
     writes(&k, s.key, 0, 100);
     g_assert_cmpmem(k.p->a.data, 100, k.p->b.data + 1000, 100);
-    /* Invalidation by the peer */
+    /* The peer invalidates the key. */
     inv.imm = s.key;
     post_recv(&k.p->b, 0, 100);
     sim_post_send(k.p->a.qp, &inv);
@@ -435,8 +444,8 @@ static void test_stale(void)
 }
 
 /*
- * The peer may not invalidate a key that it may not access, because that would
- * end accesses of others.
+ * Tests that the peer may not invalidate a key that it may not access, because
+ * that would end accesses of others.
  */
 static void test_invalidate_no_right(void)
 {
@@ -492,7 +501,7 @@ static void test_in_the_middle(void)
     pair_free(k.p);
 }
 
-/* The list can be in several pieces, and in an indirect key. */
+/* Tests that the list can be in several pieces, and in an indirect key. */
 static void test_list_by_pieces(void)
 {
     Keys k = keys_new(14);
@@ -523,7 +532,10 @@ static void test_list_by_pieces(void)
     pair_free(k.p);
 }
 
-/* Over an unreliable connection, where an error stops only the send queue */
+/*
+ * Tests a key over an unreliable connection, where an error stops only the send
+ * queue.
+ */
 static void test_uc(void)
 {
     Keys k = keys_new(15);
@@ -558,8 +570,8 @@ static void test_uc(void)
 }
 
 /*
- * Freed keys return their entries; a reset frees the rest. Otherwise a process
- * could exhaust the device.
+ * Tests that freed keys return their entries, and that a reset frees the rest.
+ * Otherwise a process could exhaust the device.
  */
 static void test_room(void)
 {
@@ -726,7 +738,7 @@ static void test_rules(void)
     registration_fails(spoil_wrap, QRNIC_SYN_KEY_RANGE);
 }
 
-/* The longest key: its last byte has the highest address. */
+/* Tests the longest key, whose last byte has the highest address. */
 static void test_limits(void)
 {
     Keys k = keys_new(21);
@@ -797,8 +809,8 @@ static void test_depth(void)
 }
 
 /*
- * An indirect key of another PD that would be too deep: the CQE has the same
- * syndrome as for a key that does not exist.
+ * Tests an indirect key of another PD that would be too deep. The CQE has the
+ * same syndrome as for a key that does not exist.
  */
 static void test_depth_other_pd(void)
 {
@@ -825,7 +837,10 @@ static void test_cycle(void)
     }
 }
 
-/* An index that was used again since is another key, so it makes no cycle. */
+/*
+ * Tests that an index that was used again since is another key, so it makes no
+ * cycle.
+ */
 static void test_own_past(void)
 {
     Keys k = keys_new(31);
@@ -923,7 +938,10 @@ static void test_child(void)
     child_fails(child_window, QRNIC_SYN_CHILD_TYPE);
 }
 
-/* Each piece is checked when it is reached, and only the accessed range. */
+/*
+ * Tests that each piece is checked when it is reached, and only the accessed
+ * range.
+ */
 static void test_child_range(void)
 {
     Keys k = keys_new(34);
@@ -961,7 +979,10 @@ static void test_child_access(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, key, 0, 64);
 }
 
-/* A write through an indirect key below another needs its local write right. */
+/*
+ * Tests that a write through an indirect key below another needs its local
+ * write right.
+ */
 static void test_middle_access(void)
 {
     Keys k = keys_new(37);
@@ -977,7 +998,7 @@ static void test_middle_access(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, top, 0, 64);
 }
 
-/* The peer has the rights of the key in the request. */
+/* Tests that the peer has the rights of the key in the request. */
 static void test_top_access(void)
 {
     Keys k = keys_new(38);
@@ -1017,8 +1038,8 @@ static void post_atomic_write(const Keys *k, uint32_t key, uint64_t remote)
 }
 
 /*
- * An atomic works inside a piece; across two pieces it fails and writes
- * nothing.
+ * Tests that an atomic works inside a piece. Across two pieces it fails and
+ * writes nothing.
  */
 static void test_atomic(void)
 {
@@ -1062,8 +1083,8 @@ static void test_atomic(void)
 }
 
 /*
- * Each packet causes thousands of accesses. The engine pauses between packets,
- * so that other queue pairs are scheduled.
+ * Tests packets that cause thousands of accesses each. The engine pauses
+ * between packets, so that other queue pairs are scheduled.
  */
 static void test_work(void)
 {
@@ -1099,8 +1120,8 @@ static void test_work(void)
 }
 
 /*
- * Each packet of the peer's read uses the work budget of a whole call. A
- * registration behind these reads still makes progress.
+ * Tests reads of the peer whose packets each use the work budget of a whole
+ * call. A registration behind these reads still makes progress.
  */
 static void test_list_not_starved(void)
 {

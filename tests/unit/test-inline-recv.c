@@ -161,7 +161,8 @@ static void test_data(void)
         g_assert_cmpuint(receive(&with, 0, false), ==, nothing);
         for (uint32_t len = 1; len <= 32; len++) {
             /*
-             * Without it, data costs one write more than a message of 0 bytes.
+             * Without inline data, data costs one write more than a message of
+             * 0 bytes.
              */
             g_assert_cmpuint(receive(&without, len, false), ==, nothing + 1);
             g_assert_cmpuint(receive(&with, len, true), ==, nothing);
@@ -173,7 +174,7 @@ static void test_data(void)
     }
 }
 
-/* A limit below the room of the CQE */
+/* Tests a limit below the room of the CQE. */
 static void test_limit(void)
 {
     Ends x;
@@ -185,8 +186,8 @@ static void test_limit(void)
 }
 
 /*
- * All segments of the data must have the address space. Otherwise the data
- * would be in memory that software does not read.
+ * Tests that all segments of the data must have the address space. Otherwise
+ * the data would be in memory that software does not read.
  */
 static void test_address_space(void)
 {
@@ -249,7 +250,10 @@ static void test_others(void)
     ends_free(&x);
 }
 
-/* One error, with and without it: CQEs, states and counters are equal. */
+/*
+ * Causes one error, with and without inline data. The CQEs, states and counters
+ * are equal.
+ */
 static void one_error(uint8_t type, uint32_t length, bool bad_key,
                       uint8_t access, uint8_t status, uint8_t syndrome)
 {

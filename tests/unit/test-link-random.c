@@ -116,7 +116,7 @@ static bool env_send(void *opaque, const uint8_t *frame, size_t len)
 
 static size_t make(uint8_t *frame, unsigned from, uint32_t serial)
 {
-    /* Some of maximum length */
+    /* Some frames have the maximum length. */
     size_t len = serial % 97 ? 20 + serial * 7919 % 1500 :
                  QRNIC_LINK_PAYLOAD_MAX;
 
@@ -404,8 +404,8 @@ static void test_weather(gconstpointer opaque)
 }
 
 /*
- * Each end is stopped, and begins a new session, many times in the middle of
- * traffic.
+ * Runs traffic in which each end is stopped, and begins a new session, many
+ * times.
  */
 static void restart_run(const Weather *k, uint32_t seed)
 {
@@ -461,8 +461,8 @@ static const Weather restarts[] = {
 };
 
 /*
- * A wire with 1 percent loss keeps nearly its full rate. Little more than the
- * lost frames is retransmitted, and no frame waits for a timer.
+ * Tests that a wire with 1 percent loss keeps nearly its full rate. Little more
+ * than the lost frames is retransmitted, and no frame waits for a timer.
  */
 static void test_economy(void)
 {
@@ -490,8 +490,8 @@ static void test_economy(void)
 }
 
 /*
- * The peer has no link retransmission: it receives all frames, and HELLOs.
- * Otherwise qrnic could not talk to other adapters.
+ * Tests a peer without link retransmission, which receives all frames, and
+ * HELLOs. Otherwise qrnic could not talk to other adapters.
  */
 static void test_standard_end(void)
 {

@@ -227,7 +227,7 @@ static uint32_t fill_qp(FuzzNode *f, Bytes *b, uint8_t *raw)
     if (q) {
         QrnicQpCtx in = q->ctx;
 
-        /* A second queue pair with the same memory */
+        /* A second queue pair is created with the same memory. */
         qrnic_qp_ctx_pack(raw, &in);
     }
     return 0;

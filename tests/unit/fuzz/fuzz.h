@@ -156,7 +156,8 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 bool fuzz_shows(void);
 
 /*
- * Post receive WQEs of a new queue pair, and of SRQs and the tag list (work.c).
+ * Posts receive WQEs of a new queue pair, and of SRQs and the tag list
+ * (work.c).
  */
 void fuzz_receives_post(FuzzNode *f, unsigned kind);
 void fuzz_shared_post(FuzzNode *f);
@@ -178,7 +179,9 @@ void fuzz_clear(SimNode *n);
 /* Returns GID and MAC address of a multicast group. */
 void fuzz_group(const FuzzNode *f, uint8_t number, uint8_t gid[16],
                 uint8_t mac[6]);
-/* Create a queue pair, and move it to RTS or to the last state of its type. */
+/*
+ * Creates a queue pair, and moves it to RTS or to the last state of its type.
+ */
 void fuzz_qp_create(FuzzNode *f, unsigned kind);
 void fuzz_qp_connect(FuzzNode *f, unsigned kind);
 /* Returns the attributes of a mask, with valid values for the queue pair. */
