@@ -10,8 +10,10 @@
 #include "driver.h"
 
 #define PLACES 0x08
-#define PACKET (PLACES | 0x02)  /* Packet of a write; may take any path */
-#define MORE (PACKET | 0x04)    /* More packets of the write follow */
+/* Mark of a packet of a write that may take any path */
+#define PACKET (PLACES | 0x02)
+/* Mark of a packet that is not the last of its write */
+#define MORE (PACKET | 0x04)
 #define SELECTIVE 0x01
 #define MTU RIG_PACKET
 #define GAP_NS (QRNIC_ADAPTIVE_GAP_TIME * SCALE_US)

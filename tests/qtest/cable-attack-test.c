@@ -21,12 +21,12 @@
 #include "driver.h"
 
 /*
- * A loaded machine delays QEMU by less than this, an attack that works by
- * minutes.
+ * Time limit in which QEMU must answer. A loaded machine delays QEMU by less
+ * than this, a successful attack by minutes.
  */
 #define BOUND_US (5 * G_USEC_PER_SEC)
 #define ATTACK_US (G_USEC_PER_SEC / 2)
-/* More connections than a cable has threads */
+/* Number of connections, which exceeds the threads of a cable */
 #define MANY 24
 
 typedef struct Attacked {
@@ -117,7 +117,10 @@ static QrnicCableMessage memory_of(void)
     return m;
 }
 
-/* The messages. Each function returns the attacker's connection. */
+/*
+ * The next functions attack by messages. Each function returns the attacker's
+ * connection.
+ */
 
 typedef struct Case {
     const char *name;
@@ -258,7 +261,10 @@ static const Case cases[] = {
     { "unknown-type", with_unknown_type, true },
 };
 
-/* One descriptor, more than a receiver has room for, and the maximum */
+/*
+ * The counts are one descriptor, more descriptors than a receiver has room for,
+ * and the maximum.
+ */
 static const unsigned counts[] = { 1, 4, 253 };
 
 static void test_case(const void *data)
@@ -355,7 +361,10 @@ static uint64_t cpu_ticks(pid_t pid)
     unsigned long user, kernel;
 
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
-    /* The fields behind the name, which may contain spaces */
+    /*
+     * The test parses only the fields behind the name, because the name may
+     * contain spaces.
+     */
     g_assert_cmpint(sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d "
                            "%*u %*u %*u %*u %*u %lu %lu", &user, &kernel), ==,
                     2);

@@ -480,8 +480,8 @@ bool cable_attack_send(CableAttack *a, int fd, const void *bytes, size_t len,
         const struct linger none = { 0 };
 
         /*
-         * Without SO_LINGER, so that this process does not block when it closes
-         * the last copy.
+         * The socket has no SO_LINGER, so that this process does not block when
+         * it closes the last copy.
          */
         if (sent < 0 || i >= count) {
             setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &none, sizeof(none));
@@ -543,16 +543,25 @@ Possessions possessions_of(pid_t pid)
     return p;
 }
 
-/* Less than a page for each of a thousand ends */
+/*
+ * Tolerated growth of memory, which is less than a page for each of a thousand
+ * ends
+ */
 #define NOISE_KIB 2048
-/* Stacks and heaps of threads that the C library keeps for reuse */
+/*
+ * Tolerated number of new mappings: stacks and heaps of threads that the C
+ * library keeps for reuse
+ */
 #define NOISE_MAPPINGS 16
 
 void possessions_check(pid_t pid, const Possessions *before)
 {
     Possessions now;
 
-    /* Waits, because the process frees the resources of the last end later. */
+    /*
+     * The test waits, because the process frees the resources of the last end
+     * later.
+     */
     WAIT_UNTIL((now = possessions_of(pid)).descriptors <= before->descriptors &&
                now.mappings <= before->mappings + NOISE_MAPPINGS,
                "%u descriptors and %u mappings, before %u and %u",
@@ -588,8 +597,8 @@ static void send_empty(int fd, unsigned descriptors)
 void cable_empty_attack(pid_t pid, const char *path)
 {
     /*
-     * Three counts, because the kernel rounds the space for descriptors up: two
-     * fit into the space for one.
+     * The test tries three small counts, because the kernel rounds the space
+     * for descriptors up, and two counts fit into the space for one.
      */
     static const unsigned counts[] = { 1, 2, 3, MAX_DESCRIPTORS };
     unsigned before = 0, now;

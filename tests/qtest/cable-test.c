@@ -190,7 +190,7 @@ typedef struct Lie {
     const char *name;
     unsigned offset;
     uint32_t value;
-    bool length;                /* Length of the next slot */
+    bool length;                /* Length that the next slot announces */
 } Lie;
 
 static const Lie lies[] = {
@@ -348,7 +348,7 @@ static void test_wake_flood(void)
     cable_stop(d);
 }
 
-/* Cables with a path */
+/* The next tests connect both ends by a path. */
 
 /*
  * Tests that a third end receives the reason of its rejection, and that the
@@ -365,7 +365,7 @@ static void test_third(void)
 
     expect_link(d, true);
     expect_refusal(cable_path_connect(path), "two ends");
-    /* A third end that sends a message, which is dropped unread */
+    /* This third end sends a message, which the device drops unread. */
     fd = cable_path_connect(path);
     qrnic_cable_message_pack(bytes, &hello);
     /* The send may fail, because the end may be rejected before. */
@@ -427,7 +427,10 @@ static void test_fixed(void)
     cable_stop(d);
 }
 
-/* A peer that is killed many times with frames in flight in both directions */
+/*
+ * The next tests kill a peer many times with frames in flight in both
+ * directions.
+ */
 #define DEATHS 300
 #define DEATHS_FULL 1000
 
@@ -448,7 +451,10 @@ static void test_deaths(void)
 
     rig_start(&r, properties, NULL);
     qemu = qtest_pid(r.d->qts);
-    /* A duplicate request, because the device answers each duplicate. */
+    /*
+     * The peer sends a duplicate request, because the device answers each
+     * duplicate.
+     */
     request = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN - 1);
     request.ack_request = true;
     len = peer_encode(&request, frame);

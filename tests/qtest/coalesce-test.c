@@ -16,7 +16,7 @@
 #define PSH 0x08
 #define ACK 0x10
 
-/* A segment, and its errors */
+/* A TCP segment, and the errors that the test puts into it */
 typedef struct Segment {
     bool ipv6, tag;
     uint32_t sequence, data;
@@ -383,20 +383,25 @@ static void test_order(void)
     Rig r;
 
     start(&r, QRNIC_RXF_COALESCE);
-    /* A repeated segment, one after a lost one, an earlier one */
+    /*
+     * A repeated segment, a segment behind a lost one, and an earlier segment
+     * end the series.
+     */
     breaks(&r, &plain, &plain);
     s = next_of(next_of(plain));
     breaks(&r, &plain, &s);
     s = plain;
     s.sequence -= s.data;
     breaks(&r, &plain, &s);
-    /* An unchanged identification, and a skipped value */
+    /*
+     * An unchanged identification and a skipped identification end the series.
+     */
     s = next_of(plain);
     s.identification--;
     breaks(&r, &plain, &s);
     s.identification += 2;
     breaks(&r, &plain, &s);
-    /* More data than the first segment */
+    /* A segment with more data than the first one ends the series. */
     s = next_of(plain);
     s.data++;
     breaks(&r, &plain, &s);
@@ -443,20 +448,23 @@ static void test_never(void)
         Segment s = plain;
 
         s.ipv6 = ipv6;
-        /* A wrong checksum of TCP; a wrong one of IPv4 */
+        /* The TCP checksum is wrong, and then the IPv4 checksum. */
         s.break_at = header_of(&s);
         neither(&r, s);
         s.break_at = ipv6 ? tcp_at(&s) + 16 : 24;
         neither(&r, s);
         s.break_at = 0;
-        /* No data; bytes behind the packet */
+        /* The segment has no data, and then bytes behind the packet. */
         s.data = 0;
         neither(&r, s);
         s.data = DATA;
         s.padding = 1;
         neither(&r, s);
         s.padding = 0;
-        /* A data offset of four words, one beyond the frame; a reserved bit */
+        /*
+         * The data offset is four words, then beyond the frame, and then a
+         * reserved bit is set.
+         */
         s.flip = tcp_at(&s) + 12;
         s.mask = 0xc0;
         neither(&r, s);
@@ -466,7 +474,7 @@ static void test_never(void)
         s.data = DATA;
         s.mask = 0x01;
         neither(&r, s);
-        /* Not TCP; more fragments */
+        /* The packet is UDP, and then it is a fragment. */
         s.flip = 14 + (ipv6 ? 6 : 9);
         s.mask = 6 ^ 17;
         neither(&r, s);
@@ -512,7 +520,10 @@ static void test_between(void)
     command_ok(r.d, QRNIC_CMD_DESTROY_FLOW, number, NULL, 0, NULL, 0);
     s = next_of(s);
     expect(&r, &s, 0);
-    /* No receive WQE: the segment behind the lost one begins a series. */
+    /*
+     * There is no receive WQE, so the segment behind the lost one begins a
+     * series.
+     */
     s = next_of(s);
     len = make(&s, frame);
     wire_send(r.d, frame, len);

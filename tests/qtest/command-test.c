@@ -615,7 +615,10 @@ static void test_port(void)
     command_fails(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0,
                   QRNIC_ST_BAD_PARAM, QRNIC_PORT_CTX_MTU_OFFSET);
     g_assert_false(eq_poll(d, &eq, &eqe));
-    /* Administrative state down and up: one event each */
+    /*
+     * The administrative state goes down and up, and each change sends one
+     * event.
+     */
     ctx = (QrnicPortCtx) { .mtu = 1500 };
     qrnic_port_ctx_pack(in, &ctx);
     command_ok(d, QRNIC_CMD_MODIFY_PORT, 0, in, sizeof(in), NULL, 0);

@@ -144,7 +144,7 @@ static void test_reaction(void)
     p = peer_packet(&r.qp, CNP, 0);
     p.payload = (uint8_t [16]) { 0 };
     p.length = 16;
-    peer_send(r.d, &p);                 /* No BECN */
+    peer_send(r.d, &p);                 /* The CNP has no BECN */
     counter_wait(r.d, QRNIC_COUNTER_RP_CNP_IGNORED, 1);
     p.notify = BECN;
     p.psn = 7;

@@ -14,7 +14,8 @@
 #include "crafted.h"
 
 #define MTU CRAFTED_MTU
-#define PLACED (MARK_PLACES | MARK_ALONE)       /* Placed on arrival */
+/* Marks of a packet that the device may place on arrival */
+#define PLACED (MARK_PLACES | MARK_ALONE)
 #define PLACED_MORE (PLACED | MARK_MORE)
 
 typedef enum Key {

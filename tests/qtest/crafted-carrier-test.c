@@ -220,7 +220,8 @@ typedef struct Inner {
     unsigned member;
     uint32_t psn;
     uint8_t syndrome;
-    const char *counted;        /* Besides the counters of the outer packet */
+    /* Counters that change besides those of the outer packet */
+    const char *counted;
 } Inner;
 
 static const Inner inners[] = {

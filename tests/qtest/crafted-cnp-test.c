@@ -14,7 +14,8 @@
 #define BECN 0x40
 #define FECN 0x80
 #define CE 3
-#define RESERVED 16             /* Bytes behind the BTH */
+/* Length of the reserved bytes behind the BTH of a CNP */
+#define RESERVED 16
 #define IP 14
 
 typedef struct Case {
@@ -332,7 +333,7 @@ static void test_cnp(const void *opaque)
     come(&c, &p, k);
     expect_slow(&c, SQ_PSN, k->followed);
     if (!k->followed) {
-        /* A valid CNP */
+        /* A valid CNP still works after the invalid one. */
         memset(reserved, 0, sizeof(reserved));
         peer_send(c.r.d, &good);
         crafted_counted(&c, "rp_cnp_handled");

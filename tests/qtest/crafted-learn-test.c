@@ -10,7 +10,7 @@
 #include "qemu/osdep.h"
 #include "crafted-shared.h"
 
-/* A carrier that learns its peer */
+/* The carriers of the next tests learn the peer's number. */
 
 /* Starts a carrier without a peer's number. Member 0 has a packet to send. */
 static void learning(Shared *s, uint8_t options)
@@ -196,8 +196,8 @@ static void test_waiting_is_bounded(void)
         sq_post(r->d, &s.member[0], &w);
     }
     /*
-     * CARRIER_QUEUE is 64: one packet of learning(), 12 messages of 5 packets,
-     * and 3 packets of one more message
+     * CARRIER_QUEUE is 64, so it holds one packet of learning(), 12 messages of
+     * 5 packets, and 3 packets of one more message.
      */
     shared_quiet(&s, "tx_write=13");
     shared_stop(&s);

@@ -154,7 +154,8 @@ static void goes_on(World *w, uint32_t n)
     p.msn = 1;
     link_data(&w->e, n, SENT, &p, 0);
     rig_sent(&w->c.r, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE, 0);
-    p = bad_write(w, RQ_PSN);   /* Executed, because its frame is valid */
+    /* The write is executed, because its frame is valid */
+    p = bad_write(w, RQ_PSN);
     link_data(&w->e, n + 1, SENT, &p, 0);
     crafted_wrote(&w->c, 0, CRAFTED_BYTE, p.length);
     f = link_expect(&w->e, LINK_DATA);

@@ -233,12 +233,17 @@ static void test_key_gone(void)
         mr_create(c.r.d, &other, c.r.pd, CRAFTED_START, MTU, ALL_RIGHTS);
         p = write_of(&c, RQ_PSN + 1, CRAFTED_BYTE, MARK_SELECTIVE | PLACED);
         p.rkey = other.key;
-        if (i) {                /* Before the read arrives: not placed */
+        /*
+         * The key is destroyed before the write arrives, so the write is not
+         * placed.
+         */
+        if (i) {
             command_ok(c.r.d, QRNIC_CMD_DESTROY_MKEY, other.index, NULL, 0,
                        NULL, 0);
         }
         peer_send(c.r.d, &p);
-        if (!i) {               /* While the read is buffered */
+        /* The key is destroyed while the write is buffered. */
+        if (!i) {
             expect(&c, RC_SACK, RQ_PSN - 1);
             command_ok(c.r.d, QRNIC_CMD_DESTROY_MKEY, other.index, NULL, 0,
                        NULL, 0);

@@ -385,7 +385,8 @@ static void test_of_read(void)
     peer_send(c.r.d, &p);
     crafted_counted(&c, "rx_drop_psn");
     put24(told + 1, SQ_PSN + 1);
-    p.psn = SQ_PSN;             /* Inside the read: its response was lost */
+    /* The missing PSN is inside the read, whose response was lost. */
+    p.psn = SQ_PSN;
     peer_send(c.r.d, &p);
     crafted_counted(&c, "rx_sack implied_nak retransmissions");
     g_assert_cmphex(expect(&c, RC_READ_REQUEST, SQ_PSN).mark >> 4, ==, 1);

@@ -820,7 +820,8 @@ typedef struct Fate {
     void (*inner)(Shared *s, PeerPacket *p);
     uint8_t syndrome;
     const char *counted;
-    unsigned event;             /* 0: the member continues */
+    /* Event of the member; 0 if the member continues */
+    unsigned event;
 } Fate;
 
 static void key_of_nobody(Shared *s, PeerPacket *p)

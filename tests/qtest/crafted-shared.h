@@ -24,10 +24,10 @@
 #define MEMBER_SQ_PSN(m) (0x100000u * ((m) + 1))
 #define MEMBER_RQ_PSN(m) (0x0ffffeu + 0x100000u * (m))
 
-#define WORD 4                  /* Between BTH and inner packet */
+#define WORD 4                  /* Bytes between the BTH and the inner packet */
 #define BTH 12
 #define INNER_MAX (CRAFTED_MTU + 512)
-#define SACK_BYTES 40           /* Behind an AETH */
+#define SACK_BYTES 40           /* Bytes of a SACK behind its AETH */
 #define SELECTIVE QRNIC_QPO_SELECTIVE_REPEAT
 #define TIMEOUT_NS(n) ((4096ll << (n)) + SCALE_MS)
 #define DROPPED(why) .counted = "rx_drop_" why

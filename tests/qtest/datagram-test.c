@@ -167,7 +167,7 @@ static void test_transitions(void)
     rig_stop(&r);
 }
 
-/* Sending */
+/* The next tests check sends. */
 
 /* Returns the datagram segment to the peer's queue pair from this GID entry. */
 static QrnicDatagramSeg to_peer(unsigned sgid_index)
@@ -552,7 +552,7 @@ static void test_wqe(void)
     rig_stop(&r);
 }
 
-/* Receiving */
+/* The next tests check receives. */
 
 typedef struct Arrival {
     unsigned gid;               /* Destination GID entry */
@@ -720,7 +720,7 @@ static void test_receive_drop(void)
     peer_message(&r, "nowhere to go");
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_NO_WQE, 1);
     post_recv(&r, 0, GRH + 10);
-    /* A wrong Q_Key, that of QP1 included */
+    /* The Q_Key is wrong, and then that of QP1. */
     p = peer_packet(&r.qp, UD_SEND_ONLY, 0);
     p.qkey = QKEY ^ 1;
     peer_send(r.d, &p);
@@ -728,17 +728,23 @@ static void test_receive_drop(void)
     p.qkey = QRNIC_GSI_QKEY;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_QKEY, 2);
-    /* A wrong P_Key */
+    /* The P_Key is wrong. */
     p.qkey = QKEY;
     p.pkey = 0x1234;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_PKEY, 1);
-    /* Longer than the buffers, by a byte and by its GRH: the WQE stays. */
+    /*
+     * The message is longer than the buffers, by a byte and then by its GRH.
+     * The WQE stays.
+     */
     peer_message(&r, "11 bytes...");
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_LENGTH, 1);
     peer_message(&r, "These are fifty bytes, which without GRH would fit");
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_LENGTH, 2);
-    /* A packet of another transport service, for both types of queue pairs */
+    /*
+     * The packet belongs to another transport service, for both types of queue
+     * pairs.
+     */
     p = peer_packet(&r.qp, RC_SEND_ONLY, 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 1);

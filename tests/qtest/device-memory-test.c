@@ -218,7 +218,7 @@ static void test_data(void)
     bar_is(&m, offset + 111, zero, 4);
     g_assert_cmpuint(counter(m.r.d, QRNIC_COUNTER_DM_WRITES), ==, 1);
 
-    /* One byte behind the end */
+    /* The write ends one byte behind the end of device memory. */
     p.psn = RQ_PSN + 1;
     p.va = 4096 - 10;
     peer_send(m.r.d, &p);

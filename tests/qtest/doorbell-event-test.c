@@ -41,7 +41,7 @@ static void test_value(void)
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS), ==, 1);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELL_RECOVERIES), ==, 0);
-    /* Other doorbells have values: an SRQ number has 24 bits. */
+    /* Other doorbells have values, such as an SRQ number of 24 bits. */
     ring(r.d, r.page, QRNIC_DB_SRQ);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_RESERVED, 1);
     rig_stop(&r);

@@ -210,7 +210,7 @@ static void test_target(void)
     target_create(&r, &t, 2);
     srq_post(&r, &t.srq);
     srq_post(&r, &t.srq);
-    /* Half handshake: the message follows CONNECT at once. */
+    /* In the half handshake the message follows CONNECT at once. */
     p = from_initiator(&t, DC_CONNECT, 0);
     peer_send(r.d, &p);
     expect_answer(&r, &t, DC_ACCEPT, 0, 0);
@@ -255,7 +255,10 @@ static void test_target(void)
     p = send_packet(&t, 3, "late");
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
-    /* A CONNECT that the network repeats is too late as well. */
+    /*
+     * A duplicate of the CONNECT that the network delivers late has no effect
+     * either.
+     */
     p = from_initiator(&t, DC_CONNECT, 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 2);
@@ -385,7 +388,7 @@ static void test_lies(void)
     p.dceth[1]--;
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 5);
-    /* An opcode of the other half, of another service, and a reserved one */
+    /* The opcodes are of the other half, of another service, and reserved. */
     p = from_initiator(&t, DC(RC_ACK), 0);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_OPCODE, 1);
@@ -475,7 +478,7 @@ static void test_initiator(void)
     p = peer_expect(r.d, DC(RC_SEND_ONLY), SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, "one", 3);
     g_assert_cmphex(p.dceth[1], ==, connection);
-    /* Packets of another connection and of another target */
+    /* These packets belong to another connection and to another target. */
     answer(&r, &qp, DC(RC_ACK), 0, connection + 1, AETH_ACK | 31);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_CONNECTION, 1);
     p = peer_packet(&qp, DC(RC_ACK), SQ_PSN);
@@ -550,7 +553,10 @@ static void test_cnak(void)
         post(&r, &qp, "one");
         connection = expect_connect(&r, &qp, 0);
         peer_expect(r.d, DC(RC_SEND_ONLY), SQ_PSN);
-        /* An invalid reason, and a PSN of another packet */
+        /*
+         * The first CNAK has an invalid reason, the second has the PSN of
+         * another packet.
+         */
         answer(&r, &qp, DC_CNAK, 0, connection, 9);
         counter_wait(r.d, QRNIC_COUNTER_RX_CNAK, 1);
         answer(&r, &qp, DC_CNAK, 1, connection, 2);
@@ -618,7 +624,10 @@ static void test_commands(void)
 
     rig_start(&r, "max-qp=16", NULL);
     target_create(&r, &t, 4);
-    /* Reserved bits, which the device checks before the engine */
+    /*
+     * The device checks reserved bits before other members, so this command
+     * fails with QRNIC_ST_RESERVED.
+     */
     ctx = target_ctx(&r, &t.srq, 1);
     qrnic_qp_ctx_pack(in, &ctx);
     in[QRNIC_QP_CTX_DYNAMIC_OFFSET + 12] = 1;

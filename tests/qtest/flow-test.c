@@ -324,7 +324,7 @@ static void test_device_reset(void)
     rig_stop(&s.r);
 }
 
-/* Matching */
+/* The next tests check the matching of rules. */
 
 enum {
     TAGGED = 1, IPV6 = 2, TCP = 4, FRAGMENT = 8, SHORT = 16, ICMP = 32,
@@ -501,7 +501,9 @@ static void test_priority(void)
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[0]);
     flow_destroy(&s, early);
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[1]);
-    /* A less specific rule with a lower priority number */
+    /*
+     * This rule is less specific, but its lower priority number makes it first.
+     */
     first = flow_create(&s, &s.program[0], &(QrnicFlowCtx) { .priority = 6 });
     g_assert_true(taker_of(&s, frame, FRAME) == &s.program[0]);
     flow_destroy(&s, first);
@@ -677,12 +679,12 @@ static void test_sniff_received(void)
     counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_PACKETS, 1);
     expect_copy(&s, &s.program[0], frame, FRAME);
     g_assert_true(delivered(&s, frame, FRAME) == &s.function);
-    /* A frame that the filter drops */
+    /* The filter drops this frame. */
     frame_make(frame, OTHER_MAC);
     wire_send(s.r.d, frame, FRAME);
     counter_wait(s.r.d, QRNIC_COUNTER_ETH_RX_FILTERED, 1);
     expect_copy(&s, &s.program[0], frame, FRAME);
-    /* A packet of the transport, and its ACK */
+    /* The transport receives this packet and sends an ACK. */
     p = peer_packet(&s.r.qp, RC_WRITE_ONLY, RQ_PSN);
     p.ack_request = true;
     len = peer_encode(&p, frame);
@@ -801,8 +803,8 @@ static void test_sniff_lost(void)
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_COPIES_LOST), ==, 2);
     g_assert_cmpuint(counter(s.r.d, QRNIC_COUNTER_FLOW_COPIES), ==, 0);
     /*
-     * A copy into a buffer with an invalid key has no effect either: the
-     * sniffer is in ERR.
+     * A copy into a buffer with an invalid key has no effect on the frame
+     * either. The sniffer is then in ERR.
      */
     raw_state(&s, &s.program[0], QRNIC_QPS_RESET);
     s.program[0].rq_producer = 0;
@@ -844,7 +846,7 @@ static void test_sniff_port_down(void)
     rig_stop(&s.r);
 }
 
-/* Sending */
+/* The next tests check frames that the device sends. */
 
 /*
  * Sends a frame and asserts it on the wire. Returns its receiver in the device.

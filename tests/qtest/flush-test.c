@@ -59,7 +59,9 @@ static void test_write_sent(void)
     g_assert_cmpuint(p.dma_length, ==, 8);
     g_assert_true(p.ack_request);
     g_assert_cmpmem(p.payload, p.length, "8 bytes!", 8);
-    /* An ACK is no response to it, so the device retransmits the request. */
+    /*
+     * An ACK is no response to a flush, so the device retransmits the request.
+     */
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
     p = peer_expect(r.d, RC_ATOMIC_WRITE, SQ_PSN);
     g_assert_cmpmem(p.payload, p.length, "8 bytes!", 8);
@@ -149,8 +151,8 @@ static void test_write_received(void)
     g_assert_cmpmem(got, 8, "changed!", 8);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RX_ATOMIC_WRITE), ==, 1);
     /*
-     * A duplicate PSN with another address is dropped, because it is not that
-     * request.
+     * A packet with the PSN of the flush and another address is dropped,
+     * because it is not a duplicate.
      */
     p = write_packet(&r, RQ_PSN, key, 0x810);
     peer_send(r.d, &p);
@@ -188,8 +190,8 @@ static void test_flush_received(void)
     g_assert_cmpuint(p.msn, ==, 1);
     g_assert_cmpuint(p.length, ==, 0);
     /*
-     * The duplicate, then a flush of the whole region by an address outside of
-     * it
+     * The test sends the duplicate, and then a flush of the whole region, whose
+     * address is outside of the region.
      */
     p = flush_packet(&r, RQ_PSN, key, FETH(GLOBAL, QRNIC_FLUSH_RANGE));
     peer_send(r.d, &p);

@@ -138,8 +138,8 @@ static void test_fast_reg(void)
     qtest_writeq(r.d->qts, reg.table.root + 8, r.mr.memory + 0x3000);
     wqe_reg(&w, &reg);
     /*
-     * One doorbell for both, because the send must use the registration before
-     * it.
+     * One doorbell starts both WQEs, because the send must use the registration
+     * before it.
      */
     qtest_memwrite(r.d->qts, r.mr.memory + 0x5ffc, "left", 4);
     qtest_memwrite(r.d->qts, r.mr.memory + 0x3000, "over", 4);

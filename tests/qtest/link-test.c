@@ -67,7 +67,7 @@ static void test_dropped_comes_again(void)
     link_end_start(&e);
     write_post(&e, 5);
     write_expect(&e, 5);
-    link_control(&e, LINK_NAK, 1, 0x5); /* 1 and 3 are missing */
+    link_control(&e, LINK_NAK, 1, 0x5); /* Frames 1 and 3 are missing */
     link_expect_data(&e, 1, RC_WRITE_MIDDLE, SQ_PSN + 1);
     link_expect_data(&e, 3, RC_WRITE_MIDDLE, SQ_PSN + 3);
     wire_silent(e.r.d);
@@ -120,12 +120,12 @@ static void test_gap_is_told(void)
     f = link_expect(&e, LINK_NAK);
     g_assert_cmphex(f.ack, ==, LINK_PEER);
     g_assert_cmphex(f.map, ==, 0x1);
-    link_data(&e, 0, 0, &p[0], 1);      /* Corrupted */
+    link_data(&e, 0, 0, &p[0], 1);      /* The CRC is wrong */
     link_data(&e, 2, 0, &p[2], 0);
     wire_silent(e.r.d);
     g_assert_cmpuint(counter(e.r.d, QRNIC_COUNTER_ROCE_RX_PACKETS), ==, 0);
     link_data(&e, 0, 0, &p[0], 0);
-    /* The transport's ACK, with the acknowledgement of the link */
+    /* The frame has the transport's ACK and the acknowledgement of the link. */
     f = link_expect(&e, LINK_DATA);
     g_assert_cmphex(f.number, ==, e.session);
     g_assert_cmphex(f.ack, ==, LINK_PEER + 3);
@@ -133,7 +133,7 @@ static void test_gap_is_told(void)
         rig_read(&e.r, 64 * i, got, sizeof(got));
         g_assert_cmpmem(got, sizeof(got), data[i], sizeof(data[i]));
     }
-    link_data(&e, 1, 1, &p[1], 0);      /* Retransmitted */
+    link_data(&e, 1, 1, &p[1], 0);      /* The peer retransmits this frame */
     f = link_expect(&e, LINK_ACK);
     g_assert_cmphex(f.ack, ==, LINK_PEER + 3);
     g_assert_cmpuint(counter(e.r.d, QRNIC_COUNTER_LINK_RX_GAPS), ==, 1);

@@ -21,7 +21,8 @@ static const uint8_t our_ip6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 1 };
 static const uint8_t peer_ip6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 2 };
 
 /*
- * UD queue pairs in RTS. A queue pair outside the group must receive nothing.
+ * A group and UD queue pairs in RTS. A queue pair outside the group must
+ * receive nothing.
  */
 typedef struct Group {
     Rig r;

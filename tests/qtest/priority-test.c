@@ -123,7 +123,10 @@ static void test_strict(void)
 static void test_service_level(void)
 {
     static const uint8_t strict[QPS] = { 0, 8, 15 };
-    /* Level 1 has two slots, then level 0 has one, round robin */
+    /*
+     * Level 1 has two slots, then level 0 has one slot. Queue pairs of one
+     * level alternate.
+     */
     static const uint8_t low[QPS] = { 0, 0, 1 };
     static const uint8_t weighted[] = { 2, 2, 0, 2, 1 };
     Flows x;
@@ -168,7 +171,7 @@ static void test_attribute(void)
     post_all(&x);
     expect_turns(&x, last_first, 6);
 
-    /* Uses the service level again. */
+    /* The queue pair uses the service level again. */
     priority_set(&x, 0, 0);
     qp_query(x.r.d, &x.qp[0], &attr);
     g_assert_cmpuint(attr.priority, ==, 0);

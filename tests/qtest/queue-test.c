@@ -73,7 +73,7 @@ static void test_record_rules(void)
     rig_start(&r, "", NULL);
     w = small_send(&r, 0);
     sq_write(r.d, &r.qp, &w);
-    /* The doorbell has 1, the software doorbell 0 */
+    /* The doorbell has the producer index 1, the software doorbell has 0. */
     sq_ring(r.d, &r.qp);
     wire_silent(r.d);
     sq_publish(r.d, &r.qp);
@@ -161,7 +161,7 @@ static void test_direct_equal(void)
             sq_post(r.d, &r.qp, &w);
         }
         len[direct] = wire_receive(r.d, frame[direct]);
-        /* One read less, because QUERY_COUNTERS reads its own entry. */
+        /* QUERY_COUNTERS reads its own entry, so one read is subtracted. */
         reads[direct] = counter(r.d, QRNIC_COUNTER_DMA_READS) - before - 1;
         g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DIRECT_WQE_USED), ==,
                          direct);
@@ -169,7 +169,10 @@ static void test_direct_equal(void)
         rig_stop(&r);
     }
     g_assert_cmpmem(frame[0], len[0], frame[1], len[1]);
-    /* Software doorbell and WQE; data is inline */
+    /*
+     * The fetched WQE needs reads of the software doorbell and the WQE. The
+     * data is inline.
+     */
     g_assert_cmpuint(reads[0], ==, 2);
     g_assert_cmpuint(reads[1], ==, 0);
 }
@@ -386,7 +389,7 @@ static void test_isolation(void)
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 2);
     doorbell(r.d, other, QRNIC_DB_CQ_ARM, r.send_cq.number, 0, 0);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 3);
-    /* Page 0, the kernel's, cannot ring them either. */
+    /* Page 0 belongs to the kernel, and cannot ring these queues either. */
     doorbell(r.d, 0, QRNIC_DB_SQ, r.qp.number, 1, 0);
     counter_wait(r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 4);
     wire_silent(r.d);

@@ -17,13 +17,13 @@
 #include "standard-headers/linux/virtio_blk.h"
 #include "standard-headers/linux/virtio_pci.h"
 
-/* Memory behind the range of memory_alloc() */
+/* Memory of the disk, behind the range of memory_alloc() */
 #define DISK_MEMORY 0x07000000
 #define DISK_MEMORY_END 0x08000000
 #define DISK_DEVFN QPCI_DEVFN(7, 0)
 /*
- * Long enough that the access is in flight when the device works, on any
- * machine
+ * Latency of the disk, which is so long that the access is in flight when the
+ * device works, on any machine
  */
 #define DISK_LATENCY_MS 1000
 #define DISK_LATENCY "1000000000"
@@ -32,7 +32,9 @@
     "latency-ns=" DISK_LATENCY " -device virtio-blk-pci,drive=slow," \
     "bus=pcie.0,addr=07.0,disable-legacy=on,ioeventfd=off"
 
-/* Writes of Slot Control: power off, as before a card is removed */
+/*
+ * Value of Slot Control that powers the slot off, as before a card is removed
+ */
 #define SLOT_OFF (PCI_EXP_SLTCTL_PWR_OFF | PCI_EXP_SLTCTL_PWR_IND_OFF)
 
 typedef struct Disk {
@@ -78,7 +80,7 @@ static void disk_read(Device *d, Disk *disk)
     qvirtqueue_add(d->qts, disk->queue, request + 16, 512, true, true);
     qvirtqueue_add(d->qts, disk->queue, request + 528, 1, true, false);
     qvirtqueue_kick(d->qts, &disk->pci->vdev, disk->queue, head);
-    /* Index of the used ring */
+    /* The index of the used ring is 0, because the read is not complete. */
     g_assert_cmpuint(qtest_readw(d->qts, disk->queue->used + 2), ==, 0);
 }
 

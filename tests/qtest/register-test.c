@@ -128,22 +128,25 @@ static void test_bad_access(void)
     uint64_t base = d->control.addr, n = 0;
 
     reg_write(d, QRNIC_REG_SCRATCH, 0x11223344);
-    /* Invalid sizes */
+    /* Accesses of 1 and 2 bytes are invalid. */
     g_assert_cmphex(qtest_readb(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     g_assert_cmphex(qtest_readw(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
-    /* 8 bytes that are not an aligned pair of registers */
+    /*
+     * An access of 8 bytes is invalid if it is not an aligned pair of
+     * registers.
+     */
     g_assert_cmphex(qtest_readq(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
     qtest_writeb(d->qts, base + QRNIC_REG_SCRATCH, 0xff);
     qtest_writew(d->qts, base + QRNIC_REG_SCRATCH, 0xffff);
     qtest_writeq(d->qts, base + QRNIC_REG_SCRATCH - 4, UINT64_MAX);
     n += 6;
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, n);
-    /* Wrong direction */
+    /* These registers cannot be accessed in this direction. */
     reg_write(d, QRNIC_REG_ID, 1);
     reg_write(d, QRNIC_REG_MAC_HI, 1);
     g_assert_cmphex(reg_read(d, QRNIC_REG_CMD_DOORBELL), ==, 0);
     n += 3;
-    /* Unused offsets */
+    /* No register has these offsets. */
     g_assert_cmphex(reg_read(d, 0x100), ==, 0);
     reg_write(d, QRNIC_BAR_CONTROL_SIZE - 4, 1);
     n += 2;

@@ -12,7 +12,7 @@
 
 #define REMOTE_VA 0x7f1234567000ull
 #define REMOTE_KEY 0xabcdef12u
-/* attr.timeout 14: 4.096 us x 2^14 */
+/* Transport timer of attr.timeout 14: 4.096 us x 2^14 */
 #define ACK_TIMEOUT_NS (4096ll << 14)
 
 static void expect_cqe(Rig *r, unsigned opcode, unsigned status,
@@ -54,7 +54,10 @@ static void check_headers(const PeerPacket *p)
     g_assert_cmphex(p->dest_qpn, ==, PEER_QPN);
 }
 
-/* Asserts 3000 bytes at MTU 1024: first, middle, last; AckReq on the last. */
+/*
+ * Asserts the three packets of 3000 bytes at MTU 1024. Only the last packet has
+ * AckReq.
+ */
 static void check_message(Rig *r, bool write, bool imm)
 {
     static const uint8_t opcodes[2][2][3] = {
@@ -78,7 +81,7 @@ static void check_message(Rig *r, bool write, bool imm)
     if (imm) {
         w.ctrl.imm = 0x11223344;
     }
-    /* Three segments of other lengths than the packets */
+    /* The three data segments have other lengths than the packets. */
     wqe_data(&w, r->mr.start, 1000, r->mr.key);
     wqe_data(&w, r->mr.start + 1000, 1, r->mr.key);
     wqe_data(&w, r->mr.start + 1001, 1999, r->mr.key);

@@ -269,7 +269,8 @@ static void test_read(void)
     read_request(&r, RQ_PSN + 4, 77, 0);
     expect_read(&r, RC_READ_ONLY, RQ_PSN + 4, data, 0, 3);
     /*
-     * A duplicate of the read's end: the MSN is that of the original request.
+     * The duplicate requests the end of the read. The MSN is that of the
+     * original request.
      */
     read_request(&r, RQ_PSN + 1, 77 + 1024, 1476);
     expect_read(&r, RC_READ_FIRST, RQ_PSN + 1, data + 1024, 1024, 1);
@@ -432,8 +433,8 @@ static void test_rnr(void)
     cq_wait(r.d, &r.recv_cq, &cqe);
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
     /*
-     * Without a doorbell, because the device reads the software doorbell before
-     * it sends an RNR NAK.
+     * The test rings no doorbell, because the device reads the software
+     * doorbell before it sends an RNR NAK.
      */
     {
         QrnicDataSeg sge = { r.mr.start, 64, r.mr.key };
@@ -650,7 +651,8 @@ static void spoil_service(PeerPacket *p)
 {
     static const uint8_t deth[8];
 
-    p->opcode = 0x64;           /* UD send only, to an RC queue pair */
+    /* The packet is a UD send only to an RC queue pair. */
+    p->opcode = 0x64;
     p->payload = deth;
     p->length = sizeof(deth);
 }

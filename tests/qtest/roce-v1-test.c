@@ -270,7 +270,10 @@ static void test_apart(void)
     p = peer_packet(&r.qp, RC_SEND_ONLY, RQ_PSN);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_ADDRESS, 2);
-    /* The right version with other addresses */
+    /*
+     * The packet has the right version, but other addresses than the
+     * connection.
+     */
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN);
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_ADDRESS, 3);
@@ -288,7 +291,7 @@ static void test_steering(void)
 
     start(&r);
     connect_by(&r, V1_LINK);
-    /* Addresses that only the other version has */
+    /* The packet has addresses that only the other version has. */
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN);
     memcpy(p.sip, peer_global, 16);
     memcpy(p.dip, our_global, 16);
@@ -300,7 +303,10 @@ static void test_steering(void)
     memcpy(v2.dip, our_link, 16);
     peer_send(r.d, &v2);
     counter_wait(r.d, QRNIC_COUNTER_ETH_RX_NO_QUEUE, ++others);
-    /* Another VLAN, another MAC address, an unknown address */
+    /*
+     * The packets have another VLAN, another MAC address, and an unknown
+     * address.
+     */
     p = to_us(&r.qp, V1_LINK, RC_SEND_ONLY, RQ_PSN);
     p.vlan = 7;
     peer_send(r.d, &p);
@@ -347,8 +353,8 @@ static void test_malformed(void)
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_ICRC, 1);
     p.icrc_flip = 0;
     /*
-     * A length beyond the frame, a length of 0, and a next header that is no
-     * BTH
+     * The packets have a length beyond the frame, a length of 0, and a next
+     * header that is no BTH.
      */
     p.udp_length_delta = 4;
     peer_send(r.d, &p);
@@ -365,7 +371,7 @@ static void test_malformed(void)
     peer_send(r.d, &p);
     counter_wait(r.d, QRNIC_COUNTER_RX_DROP_MALFORMED, 4);
     p.tver = 0;
-    /* Every truncation of the frame */
+    /* The device drops every truncation of the frame. */
     len = peer_encode(&p, frame);
     for (size_t n = 14 + GRH; n < len; n++) {
         wire_send(r.d, frame, n);
@@ -577,7 +583,7 @@ static void test_multicast(void)
     cq_wait(r.d, &r.recv_cq, &cqe);
     g_assert_cmphex(cqe.src_qpn, ==, PEER_QPN);
     g_assert_cmpuint(cqe.network, ==, QRNIC_NETWORK_ROCE_V1);
-    /* A VLAN without a GID entry of this version */
+    /* The VLAN has no GID entry of this version. */
     p.vlan = 9;
     peer_send(r.d, &p);
     settle(r.d);
@@ -620,7 +626,7 @@ static void test_address_vector(void)
                   NULL, 0, QRNIC_ST_BAD_PARAM, QRNIC_QP_ATTR_AV_OFFSET +
                   QRNIC_ADDRESS_VECTOR_UDP_SPORT_OFFSET);
     attr.av.udp_sport = 0;
-    /* A destination that RoCE v2 could not reach from this entry */
+    /* RoCE v2 could not reach this destination from this entry. */
     gid_of_ip4(attr.av.dgid, PEER_IP4);
     qp_modify(r.d, &r.qp, &attr);
     rig_stop(&r);

@@ -349,7 +349,7 @@ static void test_flush(void)
         g_assert_cmpuint(cqe.qpn, ==, s.qp[1].number);
     }
     settle(s.r.d);
-    /* A doorbell for a queue that does not exist */
+    /* This queue does not exist, so its doorbell is an error. */
     reads = counter(s.r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE);
     doorbell(s.r.d, s.r.page, QRNIC_DB_SQ, s.qp[1].number, 1, 0);
     counter_wait(s.r.d, QRNIC_COUNTER_GE_DOORBELL_QUEUE, reads + 1);
@@ -465,7 +465,7 @@ static void test_filter_refused(void)
     fails(filter_set(&s.r, rss.result + 1, QRNIC_RXF_RSS), QRNIC_ST_BAD_OBJECT,
           QRNIC_RX_FILTER_QPN_OFFSET);
     rig_stop(&s.r);
-    /* Without the capability */
+    /* The device has no capability for RSS here. */
     rig_start(&s.r, "cap-eth-rss=off", NULL);
     fails(filter_set(&s.r, 1, QRNIC_RXF_RSS), QRNIC_ST_NOT_SUPPORTED,
           QRNIC_RX_FILTER_FLAGS_OFFSET);

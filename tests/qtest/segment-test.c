@@ -11,7 +11,7 @@
 #include "driver.h"
 
 #define MSS 1000
-/* Makes more frames than any wire accepts at once */
+/* MSS at which a send makes more frames than any wire accepts at once */
 #define SMALL_MSS 100
 #define FIN 0x01
 #define PSH 0x08
@@ -430,7 +430,8 @@ static void test_headers_refused(void)
         refused_length(&r, &l, &eth);
     }
     l = large_make(true, false, 3000);
-    l.header[14 + 6] = 0;       /* Hop-by-hop options before TCP */
+    /* The packet has hop-by-hop options before TCP. */
+    l.header[14 + 6] = 0;
     eth = eth_of(&l);
     refused_length(&r, &l, &eth);
     rig_stop(&r);

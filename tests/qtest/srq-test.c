@@ -232,7 +232,7 @@ static void test_resize_bad(void)
     command_fails(r.d, QRNIC_CMD_RESIZE_SRQ, s.number, raw, sizeof(raw),
                   NULL, 0, QRNIC_ST_BAD_PARAM,
                   QRNIC_SRQ_RESIZE_LOG_SIZE_OFFSET);
-    /* Absent pages, and an invalid table */
+    /* The table has absent pages, and then invalid levels. */
     in.log_size = 7;
     in.ring = (QrnicTranslation) {
         .root = 1ull << 40, .levels = 1, .page_shift = 12,

@@ -249,7 +249,7 @@ static void test_datagram(void)
         g_assert_cmphex(c.stream, ==, 0);
         rig_read(&x.r, c.offset, got, sizeof(got));
         g_assert_cmpmem(got + 40, sizeof(data), data, sizeof(data));
-        /* An IPv4 header, behind 20 bytes */
+        /* The IPv4 header begins behind 20 bytes of the GRH */
         g_assert_cmphex(got[20], ==, 0x45);
     }
     rig_stop(&x.r);

@@ -18,10 +18,13 @@
 #include "driver.h"
 
 #define PORTS 3
-#define SLOTS 64                /* Slots of cable_hello() */
+#define SLOTS 64                /* Number of slots of cable_hello() */
 #define FRAME 9082
 #define EVERYBODY 0xffffffu     /* Station number of the broadcast address */
-/* Longer than a test, so that a port never stops waiting for another */
+/*
+ * Option with a time that is longer than a test, so that a port never stops
+ * waiting for another
+ */
 #define PATIENT "--patience=600000"
 
 typedef struct Net {
@@ -36,7 +39,7 @@ static const char *program(void)
     return getenv("QRNIC_SWITCH") ?: "hw/rdma/qrnic/switch/qrnic-switch";
 }
 
-/* The program */
+/* The next functions start and stop the switch program. */
 
 /* Kills the switch with a failing test, so that no process remains. */
 static void die_with_test(gpointer data)
@@ -208,7 +211,7 @@ static void net_introduce(Net *n)
     }
 }
 
-/* Tests */
+/* The tests begin here. */
 
 /*
  * Tests that a frame to an unknown address is flooded, and that a frame to a
@@ -556,7 +559,7 @@ static void talk(Net *n, unsigned from, unsigned to, uint32_t number)
     size_t len;
 
     net_send(n, from, to, from, number);
-    /* Skips frames from and for the third port. */
+    /* The test skips frames from and for the third port. */
     do {
         len = cable_peer_receive(n->port[to], frame, sizeof(frame));
     } while (frame[11] == 2 || frame[5] != to);
@@ -585,7 +588,7 @@ static void test_deaths(void)
         for (unsigned k = 0; k <= i % 10; k++) {
             talk(n, 0, 1, number++);
             talk(n, 1, 0, number++);
-            /* A frame to the end that dies */
+            /* The destination of this frame is the end that dies. */
             net_send(n, 0, 2, 0, number);
         }
         cable_victim_kill(pid);
@@ -832,7 +835,10 @@ static void test_capture_blocked(void)
     rmdir(dir);
 }
 
-/* The command line: each error is reported in one line. */
+/*
+ * The next tests check the command line. The switch reports each error in one
+ * line.
+ */
 
 typedef struct Line {
     const char *name, *argv[4], *said;

@@ -59,7 +59,7 @@ static void test_refused(void)
     refused(&x, tags_srq_create(&x, other), &ctx, QRNIC_ST_BAD_PARAM,
             UINT32_MAX);
     refused(&x, x.srqn, &ctx, QRNIC_ST_BUSY, 0);
-    /* An SRQ that is in use by a queue pair, and has no list */
+    /* This SRQ is in use by a queue pair, and has no list. */
     srqn = x.srqn;
     x.srqn = tags_srq_create(&x, plain);
     tags_qp_create(&x, &x.qp);
@@ -190,7 +190,7 @@ static void test_off(const void *property)
     rig_stop(&x.r);
 }
 
-/* Operations */
+/* The next tests check operations. */
 
 #define ADD QRNIC_WQE_TAG_ADD
 #define DEL QRNIC_WQE_TAG_DEL
@@ -372,7 +372,7 @@ static void index_wrong(Tags *x)
 {
     QrnicTagOp op = tag_sync(0);
 
-    op.index = 1;               /* More than the right value */
+    op.index = 1;               /* The index is 1 above the right value */
     tags_write(x, op, NULL, 0);
 }
 
@@ -467,7 +467,7 @@ static void test_cq_overrun(void)
     tags_stop(&x);
 }
 
-/* Messages */
+/* The next tests check messages. */
 
 /*
  * Asserts that a message which is longer than the entry's buffer causes a NAK

@@ -412,7 +412,7 @@ void tags_others_live(Tags *x)
     peer_expect(x->r.d, RC_ACK, x->other_psn++);
     rig_read(&x->r, tags_wqe_at(7) + 8, got, sizeof(got));
     g_assert_cmpmem(got, sizeof(got), data, sizeof(data));
-    /* A second list, independent of the first */
+    /* The second list is independent of the first. */
     objects(&other);
     tags_post(&other, tag_add(0, 1, ALL_BITS), NULL, 0);
     tags_expect_op(&other, QRNIC_CQE_TAG_ADD, 0);

@@ -368,7 +368,7 @@ static void test_rendezvous(void)
 
         tags_add(&x, i, TAG, ALL_BITS, TAG_BUFFER);
         tags_rendezvous(&x, TAG, VA, RKEY, len[i]);
-        x.message[2] = i;       /* Reserved, and returned */
+        x.message[2] = i;       /* The FIN must return this reserved byte */
         memcpy(headers, x.message, sizeof(headers));
         /* Bytes behind the headers are ignored. */
         tags_send(&x, HEADERS + i);
@@ -588,7 +588,10 @@ static void test_doorbell(void)
     tags_eager(&x, TAG, 0);
     tags_expect_wqe(&x, QRNIC_CQE_TAG_UNEXPECTED, 0, 0, HEADER);
     tags_no_cqe(&x);
-    /* Through another doorbell page, and for another SRQ */
+    /*
+     * The first doorbell uses another doorbell page, the second names another
+     * SRQ.
+     */
     doorbell(x.r.d, 0, QRNIC_DB_SRQ, x.srqn, x.ops, 0);
     counter_wait(x.r.d, QRNIC_COUNTER_GE_DOORBELL_OWNER, 1);
     doorbell(x.r.d, x.r.page, QRNIC_DB_SRQ, x.srqn + 1, x.ops, 0);

@@ -53,7 +53,7 @@ static void expect_no_receive(Rig *r)
     g_assert_false(cq_poll(r->d, &r->recv_cq, &cqe));
 }
 
-/* Sending */
+/* The next tests check sends. */
 
 /* Returns a packet that the device must send, without opcode and payload. */
 static PeerPacket from_us(uint32_t psn)
@@ -239,7 +239,7 @@ static void test_flush(void)
     rig_stop(&r);
 }
 
-/* Receiving */
+/* The next tests check receives. */
 
 /* Posts receive WQE n, which has 4 KiB of the rig's memory. */
 static void post_recv(Rig *r, unsigned n, uint32_t length)
@@ -437,7 +437,7 @@ static void test_loss(void)
     receive(&r, UC_SEND_ONLY, psn + 3, data + 1, 50);
     received(&r, 0, data + 1, 50, false);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_OUT_OF_SEQUENCE), ==, 1);
-    /* The last packet is missing: the next message ends this one. */
+    /* The last packet is missing, so the next message ends this one. */
     receive(&r, UC_SEND_FIRST, psn + 4, data, MTU);
     receive(&r, UC_SEND_ONLY, psn + 6, data + 2, 60);
     received(&r, 1, data + 2, 60, false);

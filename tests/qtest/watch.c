@@ -247,7 +247,7 @@ int main(int argc, char **argv)
     complete(&a);
     step(&a, "end", "length=%u", length);
 
-    /* The buffer that the operation has written */
+    /* The test compares the buffer that the operation has written. */
     end = op->opcode == QRNIC_WQE_RDMA_READ ||
           op->opcode == QRNIC_WQE_ATOMIC_FETCH_ADD ? &a : &b;
     qtest_memread(end->d->qts, end->mr.memory + skip, got, length);

@@ -219,7 +219,7 @@ static void test_receive(void)
     peer_send(r.d, &p);
     expect_answer(&r, 1, AETH_ACK | 31);
     received(&r, &r.recv_cq, &one, &qp, 0, 3);
-    /* A message of two packets */
+    /* The message has two packets. */
     p = request(&qp, RC_SEND_FIRST, 2, two.number, data, 1024);
     p.ack_request = false;
     peer_send(r.d, &p);
@@ -280,7 +280,7 @@ static void test_remote(void)
     g_assert_cmphex(p.original, ==, ldl_le_p("ten"));
     rig_read(&r, 104, got, 1);
     g_assert_cmpuint(got[0], ==, 't' + 1);
-    /* The key of this PD, with the SRQ of another PD */
+    /* The key belongs to this PD, but the SRQ to another PD. */
     p = request(&qp, RC_WRITE_ONLY, 3, other.number, "written", 8);
     p.va = r.mr.start + 100;
     p.rkey = r.mr.key;
@@ -497,7 +497,7 @@ static void test_initiator(void)
     rig_read(&r, 4096, got, 8);
     g_assert_cmpmem(got, 8, "response", 8);
 
-    /* More than 24 bits */
+    /* The SRQ number has more than 24 bits. */
     w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
     wqe_xrc(&w, 0x01000000);
     sq_post(r.d, &qp, &w);
