@@ -343,7 +343,7 @@ static void expect_ignored(Rig *r, enum qrnic_link_count which)
     rig_free(r);
 }
 
-/* The format, byte by byte */
+/* Tests the format of a link frame, byte by byte. */
 
 static void test_format(void)
 {
@@ -458,7 +458,7 @@ static void test_greeting_data_of_who_heard_us_agrees(void)
     rig_free(r);
 }
 
-/* The end sends HELLOs until it knows that the peer agrees. */
+/* Tests that the end sends HELLOs until it knows that the peer agrees. */
 static void test_greeting_is_answered_when_agreed(void)
 {
     Rig *r = agreed();
@@ -530,7 +530,10 @@ static void test_greeting_waits_for_a_busy_wire(void)
     rig_free(r);
 }
 
-/* The wire is busy with a HELLO, of which the port above has no knowledge. */
+/*
+ * Tests a wire that is busy with a HELLO, of which the port above has no
+ * knowledge.
+ */
 static void test_greeting_frame_behind_a_busy_hello(void)
 {
     Rig *r = rig_new();
@@ -574,7 +577,7 @@ static void test_up_again_is_a_new_session(void)
     qrnic_link_set_up(r->link, true);
     pass(r, 1 * MS);
     g_assert_cmphex(expect_sent(r, QRNIC_LINK_HELLO).session, ==, OURS + 1);
-    /* A frame of an earlier session */
+    /* This frame is of an earlier session. */
     receive_data(r, 0);
     expect_nothing_up(r);
     g_assert_cmpuint(r->count[QRNIC_LINK_RX_STALE], ==, 1);
@@ -688,8 +691,8 @@ static void test_data_too_long_is_refused(void)
 }
 
 /*
- * A guest's frame that looks like a link frame is rejected, with and without an
- * agreement.
+ * Tests that a guest's frame that looks like a link frame is rejected, with and
+ * without an agreement.
  */
 static void test_data_like_ours_is_refused(void)
 {
@@ -746,8 +749,8 @@ static void test_lost_is_sent_again_once(void)
 }
 
 /*
- * The wire keeps the order, so a later frame proves that an earlier one is lost
- * again. Therefore no timer is needed.
+ * Tests that a later frame proves that an earlier one is lost again, because
+ * the wire keeps the order. Therefore no timer is needed.
  */
 static void test_lost_again_is_seen_by_the_next(void)
 {
@@ -1001,7 +1004,9 @@ static void test_plain_frame_is_taken_all_the_same(void)
     rig_free(r);
 }
 
-/* Frames of other protocols at these addresses: LLDP, LACP, PTP, pause */
+/*
+ * Tests frames of other protocols at these addresses: LLDP, LACP, PTP, pause.
+ */
 static void test_neighbours_are_no_link_frames(void)
 {
     static const uint8_t other[][14] = {
@@ -1131,7 +1136,9 @@ static void craft(Rig *r, const Crafted *c)
     if (c->resealed) {
         g_autofree uint8_t *copy = g_memdup2(frame, len);
 
-        /* The CRC of all but itself, bit by bit */
+        /*
+         * This is the CRC of all bytes but the CRC itself, computed bit by bit.
+         */
         uint32_t crc = 0xffffffff;
 
         for (size_t i = 0; i < len; i++) {
@@ -1225,8 +1232,8 @@ static void test_stale_ack_is_dropped(void)
 }
 
 /*
- * A frame was acknowledged, and is now reported missing. The end no longer has
- * this frame.
+ * Tests a frame that was acknowledged, and is now reported missing. The end no
+ * longer has this frame.
  */
 static void test_ack_taken_back(void)
 {
@@ -1280,7 +1287,9 @@ static void test_held_frames_are_bounded(void)
     rig_free(r);
 }
 
-/* The acknowledgement in a frame of another session is not checked. */
+/*
+ * Tests that the acknowledgement in a frame of another session is not checked.
+ */
 static void test_session_before_acknowledgement(void)
 {
     Rig *r = agreed();
@@ -1315,7 +1324,7 @@ static void test_reset_begins_anew(void)
     rig_free(r);
 }
 
-/* Random bytes behind a valid address */
+/* Tests random bytes behind a valid address. */
 static void test_noise(void)
 {
     GRand *rand = g_rand_new_with_seed(7);

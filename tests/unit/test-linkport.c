@@ -190,8 +190,8 @@ static Pair *gap_filled(void)
 }
 
 /*
- * Each call of the device has a work budget, and requests another call, because
- * many buffered frames can become deliverable at once.
+ * Tests that each call of the device has a work budget, and requests another
+ * call. Many buffered frames can become deliverable at once.
  */
 static void test_portions(void)
 {
@@ -219,8 +219,8 @@ static void test_portions(void)
 }
 
 /*
- * During a reset, or without bus mastering, buffered frames wait, and request
- * no call.
+ * Tests that buffered frames wait during a reset, or without bus mastering, and
+ * request no call.
  */
 static void test_waits(void)
 {

@@ -151,7 +151,10 @@ static void test_rate(void)
     }
 }
 
-/* Three levels: six links, each of which forwards whole frames */
+/*
+ * Tests a network of three levels, with six links, each of which forwards whole
+ * frames.
+ */
 static void test_latency(void)
 {
     Rig *r = rig_new(1, 16, NULL);
@@ -162,7 +165,7 @@ static void test_latency(void)
     sim_run(r->sim, SIM_MS);
     g_assert_cmpuint(r->net->hops, ==, 6);
     g_assert_cmpint(r->last, ==, 6 * (82 + 500));
-    /* Under one switch */
+    /* Both nodes are under one switch. */
     start = r->sim->now;
     frame_send(r, 0, 1, 0, 1);
     sim_run(r->sim, start + SIM_MS);
@@ -193,7 +196,7 @@ static uint64_t disorder(NetPaths paths, bool adaptive)
     for (unsigned i = 0; i < r->net->port->len; i++) {
         NetPort *p = r->net->port->pdata[i];
 
-        /* From the middle level to the highest */
+        /* These ports lead from the middle level to the highest. */
         ways += p->to >= 32 && p->count.frames;
     }
     g_assert_cmpuint(ways, >=, 3);
@@ -266,7 +269,7 @@ static void test_pfc(void)
     }
 }
 
-/* The other priority is not paused. */
+/* Tests that the other priority is not paused. */
 static void test_pfc_priority(void)
 {
     const NetOptions o = {
@@ -288,7 +291,7 @@ static void test_pfc_priority(void)
     rig_free(r);
 }
 
-/* Each link of a ring waits for the next one. */
+/* Tests a deadlock: each link of a ring waits for the next one. */
 static void test_deadlock(void)
 {
     enum { SWITCHES = 4 };
@@ -347,8 +350,8 @@ static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
 }
 
 /*
- * A packet that two switches would mark is marked and counted once, because a
- * mark cannot be set twice.
+ * Asserts that a packet that two switches would mark is marked and counted
+ * once, because a mark cannot be set twice.
  */
 static void marks_twice(void)
 {
@@ -377,7 +380,10 @@ static void test_marks(void)
     g_assert_cmpuint(marks(1, 10240, 10240, 0), ==, all);
     g_assert_cmpuint(marks(0, 10240, 10240, 0), ==, 0);
     g_assert_cmpuint(marks(2, 90000, 95000, NET_MILLION), ==, 0);
-    /* From 0 to a half while the queue grows from empty to 80 frames */
+    /*
+     * The probability rises from 0 to a half while the queue grows from empty
+     * to 80 frames.
+     */
     g_assert_cmpuint(marks(2, 0, 82000, NET_MILLION / 2), >, 20);
     g_assert_cmpuint(marks(2, 0, 82000, NET_MILLION / 2), <, 60);
     marks_twice();
@@ -443,7 +449,7 @@ static void test_faults(void)
     static const uint8_t expect[] = { 0, 3, 5, 9 };
 
     for (unsigned fate = 0; fate < ARRAY_SIZE(expect); fate++) {
-        /* Two faults of one packet, and one of another node's packet */
+        /* One packet has two faults, and another node's packet has one. */
         const NetFault faults[] = {
             { .to = 1, .dest_qpn = 7, .psn = 5, .transmission = 1,
               .fate = NET_FATE_LOST },
@@ -495,7 +501,7 @@ static void test_same(void)
     g_assert_cmphex(run_hash(1), !=, run_hash(2));
 }
 
-/* Each node writes to another one, through engines, with loss. */
+/* Tests writes from each node to another one, through engines, with loss. */
 static void test_engines(void)
 {
     enum { NODES = 16, BYTES = 65536 };

@@ -44,7 +44,8 @@ static void post_to_window(Pager *w, const QrnicBindSeg *b, uint8_t opcode,
 }
 
 /*
- * The page fault names the region, because software knows no pages of a window.
+ * Tests that the page fault names the region, because software knows no pages
+ * of a window.
  */
 static void test_window(void)
 {
@@ -59,7 +60,10 @@ static void test_window(void)
     g_assert_cmpmem(content_of(w->region[1]) + 3 * PAGE + 5, len, want, len);
     g_assert_cmpuint(w->faults[1], ==, 1);
 
-    /* In the other direction, into pages that are absent too */
+    /*
+     * The data also goes in the other direction, into pages that are absent
+     * too.
+     */
     memset(w->region[0]->elsewhere, 0, BYTES);
     page_take_away(w->region[0], 0, PAGES);
     memset(w->region[0]->elsewhere, 0, BYTES);
@@ -72,8 +76,8 @@ static void test_window(void)
 }
 
 /*
- * The window is invalidated while a write through it waits for a page. The
- * write then fails, because the key is checked again.
+ * Tests a window that is invalidated while a write through it waits for a page.
+ * The write then fails, because the key is checked again.
  */
 static void test_window_goes(void)
 {
@@ -101,8 +105,8 @@ static void test_window_goes(void)
 }
 
 /*
- * A key that a message invalidates is valid until all data of the message is
- * placed.
+ * Tests that a key that a message invalidates is valid until all data of the
+ * message is placed.
  */
 static void test_send_invalidate(void)
 {
@@ -139,7 +143,7 @@ static void test_send_invalidate(void)
     pager_free(w);
 }
 
-/* Data in the CQE needs no page; other data does. */
+/* Tests that data in the CQE needs no page, and other data does. */
 static void test_inline_receive(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -182,8 +186,8 @@ static void test_inline_receive(void)
 }
 
 /*
- * A response waits in its middle. Some packets have been sent, later responses
- * wait, and the requester does not exhaust its retries.
+ * Tests a response that waits in its middle. Some packets have been sent, later
+ * responses wait, and the requester does not exhaust its retries.
  */
 static void test_response_waits(void)
 {
@@ -213,7 +217,7 @@ static void test_response_waits(void)
     g_assert_cmpmem(memory_of(w->region[0], 0), there * PAGE,
                     memory_of(w->region[1], 0), there * PAGE);
     expect_no_cqe(w->qp[0]);
-    /* Far longer than all retries */
+    /* The wait is far longer than all retries. */
     sim_run(w->sim, w->sim->now + 3000 * SIM_MS);
     expect_no_cqe(w->qp[0]);
     g_assert_cmpuint(sim_counter(w->region[1]->node,
@@ -235,8 +239,8 @@ static void test_response_waits(void)
 }
 
 /*
- * The RNR timer of an absent page is that of the queue pair, but at least 0.96
- * ms.
+ * Tests that the RNR timer of an absent page is that of the queue pair, but at
+ * least 0.96 ms.
  */
 static void test_wait(void)
 {
@@ -268,8 +272,8 @@ static void test_wait(void)
 }
 
 /*
- * REFUSE_PAGE_FAULT during a response: a NAK follows the packets that were
- * sent.
+ * Tests REFUSE_PAGE_FAULT during a response: a NAK follows the packets that
+ * were sent.
  */
 static void test_response_refused(void)
 {

@@ -11,7 +11,8 @@
 #include "pager.h"
 
 /*
- * Each operation with all pages absent on both sides; tables of 1 to 4 levels
+ * Tests each operation with all pages absent on both sides, and tables of 1 to
+ * 4 levels.
  */
 static void test_first_touch(void)
 {
@@ -68,8 +69,8 @@ static void test_first_touch(void)
 }
 
 /*
- * A read of a read-only page causes no page fault, because a read needs no
- * write permission.
+ * Tests that a read of a read-only page causes no page fault, because a read
+ * needs no write permission.
  */
 static void test_read_only(void)
 {
@@ -98,9 +99,9 @@ static void test_read_only(void)
 }
 
 /*
- * A response waits for the context of its queue pair when software answers the
- * page fault of a later message. The command fetches the context, and the
- * response meets another absent page.
+ * Tests a response that waits for the context of its queue pair when software
+ * answers the page fault of a later message. The command fetches the context,
+ * and the response meets another absent page.
  */
 static void test_response_waits_for_context(void)
 {
@@ -167,8 +168,8 @@ static void test_response_waits_for_context(void)
 }
 
 /*
- * A page that is present before its first use causes no page fault. Software
- * prefetches pages to avoid the latency of page faults.
+ * Tests that a page that is present before its first use causes no page fault.
+ * Software prefetches pages to avoid the latency of page faults.
  */
 static void test_prefetch(void)
 {
@@ -193,8 +194,8 @@ static void test_prefetch(void)
 }
 
 /*
- * For an absent entry in the cache, the device reads its list again, and no
- * other list.
+ * Tests that the device reads only the list again whose entry is absent in the
+ * cache.
  */
 static void test_read_again(void)
 {
@@ -266,7 +267,10 @@ static void test_refused(void)
             QRNIC_EVENT_QP_ACCESS_ERROR);
 }
 
-/* Larger pages, an offset in the first page, and an end at the last address */
+/*
+ * Tests larger pages, an offset in the first page, and an end at the last
+ * address.
+ */
 static void test_shape(void)
 {
     const uint32_t big = 4 * PAGE, offset = 100, length = 2 * big - offset;
@@ -365,8 +369,8 @@ static void test_pieces(void)
 }
 
 /*
- * A requester that counts RNR NAKs fails before the page is present, because
- * each retransmission counts.
+ * Tests that a requester that counts RNR NAKs fails before the page is present,
+ * because each retransmission counts.
  */
 static void test_finite_retries(void)
 {
@@ -391,7 +395,10 @@ static void test_finite_retries(void)
     pager_free(w);
 }
 
-/* MODIFY_MKEY clears the flag during a page fault, and sets it again. */
+/*
+ * Tests that MODIFY_MKEY clears the flag during a page fault, and sets it
+ * again.
+ */
 static void test_modify(void)
 {
     Pager *w = pager_new(1, 2, NULL);
@@ -432,7 +439,10 @@ static void test_modify(void)
     pager_free(w);
 }
 
-/* Software needs far longer than all retries of the requester. */
+/*
+ * Asserts that an operation succeeds if software needs far longer than all
+ * retries of the requester.
+ */
 static void patience(uint8_t opcode)
 {
     SimConnect c = sim_connect_default();
@@ -485,8 +495,8 @@ static void test_late_responses(void)
 }
 
 /*
- * When the EQ is destroyed, waiting work fails, because no software can page
- * in.
+ * Tests that waiting work fails when the EQ is destroyed, because no software
+ * can page in.
  */
 static void test_eq_gone(void)
 {
@@ -505,7 +515,7 @@ static void test_eq_gone(void)
     pager_free(w);
 }
 
-/* Without an EQ for page faults, absent pages are errors. */
+/* Tests that absent pages are errors without an EQ for page faults. */
 static void test_nobody(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -603,7 +613,7 @@ static void test_commands(void)
     pager_free(w);
 }
 
-/* More queue pairs wait than the EQ has room for. */
+/* Tests more waiting queue pairs than the EQ has room for. */
 static void test_full_eq(void)
 {
     Pager *w = pager_new(1, 1, NULL);
@@ -691,7 +701,7 @@ static void unreliable(bool uc)
     g_assert_cmpmem(content_of(w->region[1]) + PAGE - 50 + skip, 300,
                     content_of(w->region[0]) + 10, 300);
 
-    /* REFUSE_PAGE_FAULT for a sender */
+    /* REFUSE_PAGE_FAULT answers the page fault of the sender. */
     w->region[0]->gone = true;
     sim_post_send(from, &wr);
     pager_run(w, NULL);
@@ -728,7 +738,8 @@ static void take_some(Pager *w)
 }
 
 /*
- * Each operation has a slot of its own on both sides while it is outstanding.
+ * Runs random traffic. Each operation has a slot of its own on both sides while
+ * it is outstanding.
  */
 static void random_traffic(uint32_t seed)
 {

@@ -107,8 +107,8 @@ static void test_rate(void)
 }
 
 /*
- * Retransmitted packets count for the limit, and are sent in spite of a delay
- * by it.
+ * Tests that retransmitted packets count for the limit, and are sent in spite
+ * of a delay by it.
  */
 static void test_loss(void)
 {
@@ -134,7 +134,10 @@ static void test_loss(void)
     pair_free(p);
 }
 
-/* The limit ends or changes, or the queue pair is destroyed, while it waits. */
+/*
+ * Tests a limit that ends or changes, or a queue pair that is destroyed, while
+ * the queue pair waits.
+ */
 static void test_change(void)
 {
     for (int what = 0; what < 4; what++) {
@@ -163,7 +166,7 @@ static void test_change(void)
     }
 }
 
-/* A packet that may be sent at once is not counted as delayed. */
+/* Tests that a packet that may be sent at once is not counted as delayed. */
 static void test_no_wait(void)
 {
     Pair *p = pair_new(7, NULL, NULL);
@@ -177,7 +180,7 @@ static void test_no_wait(void)
     pair_free(p);
 }
 
-/* The timers of the limit and of retransmission are both late. */
+/* Tests timers of the limit and of retransmission that are both late. */
 static void test_late(void)
 {
     Pair *p = pair_new(8, NULL, NULL);
@@ -198,7 +201,8 @@ static void test_late(void)
 }
 
 /*
- * A dead peer is detected after eight times 64 packets (0.6 s) and a timeout.
+ * Tests that a dead peer is detected after eight times 64 packets (0.6 s) and a
+ * timeout.
  */
 static void test_dead_peer(void)
 {
@@ -213,7 +217,7 @@ static void test_dead_peer(void)
     pair_free(p);
 }
 
-/* Unreliable connections */
+/* Tests the limit of unreliable connections. */
 static void test_unreliable(void)
 {
     Sim *s = sim_new(4, NULL);

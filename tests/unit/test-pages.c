@@ -87,8 +87,8 @@ static void test_meet(void)
 }
 
 /*
- * A list in use stays cached while many others are used, because the least
- * recently used entry is replaced. Each table finds its own list.
+ * Tests that a list in use stays cached while many others are used, because the
+ * least recently used entry is replaced. Each table finds its own list.
  */
 static void test_hot(void)
 {

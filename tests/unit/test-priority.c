@@ -120,7 +120,7 @@ static void expect_turns(World *w, uint64_t turns, uint64_t reliefs)
                      reliefs);
 }
 
-/* The worked example of the manual, slot by slot */
+/* Tests the worked example of the manual, slot by slot. */
 static void test_strict(void)
 {
     const uint8_t level[] = { 8, 0, 0 };
@@ -161,14 +161,17 @@ static void test_weighted(void)
             g_assert_cmpuint(w->order[t * TURN + n], ==, who[t % 6]);
         }
     }
-    /* As before for the first, and one slot of others after each two */
+    /*
+     * The first queue pair has its slots as before, and the others have one
+     * slot after each two.
+     */
     expect_turns(w, 64 + 1 + 32, 0);
     world_free(w);
 }
 
 /*
- * Every level has slots, with at most the distance that the manual states.
- * Otherwise low levels could starve.
+ * Tests that every level has slots, with at most the distance that the manual
+ * states. Otherwise low levels could starve.
  */
 static void test_starvation(void)
 {
@@ -201,7 +204,7 @@ static void test_starvation(void)
     }
 }
 
-/* The level changes while the queue pair waits for the wire. */
+/* Tests a level that changes while the queue pair waits for the wire. */
 static void test_change(void)
 {
     const uint8_t level[] = { 0, 0, 0 };
@@ -230,7 +233,10 @@ static void test_change(void)
     world_free(w);
 }
 
-/* The level is that of the address vector, unless MODIFY_QP sets another. */
+/*
+ * Tests that the level is that of the address vector, unless MODIFY_QP sets
+ * another.
+ */
 static void test_attribute(void)
 {
     for (unsigned set = 0; set < 2; set++) {
@@ -271,7 +277,10 @@ static void test_attribute(void)
         bulk(w, 0, 1);
         bulk(w, 1, 1);
         sim_run(s, s->now + 100 * SIM_MS);
-        /* Without other differences, the first doorbell gets the first slot. */
+        /*
+         * The first doorbell gets the first slot if there are no other
+         * differences.
+         */
         g_assert_cmpuint(w->order[0], ==, set ? 0 : 1);
         g_assert_cmpint(priority_set(w->a[0], 17).status, ==,
                         QRNIC_ST_BAD_PARAM);
@@ -298,8 +307,9 @@ static bool count_leaving(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * One queue pair is ready while all others wait for a busy wire. The order of
- * slots must not change. The wires block after few frames and after many.
+ * Tests one queue pair that is ready while all others wait for a busy wire. The
+ * order of slots must not change. The wires block after few frames and after
+ * many.
  */
 static void test_busy_wire(void)
 {

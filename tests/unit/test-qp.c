@@ -158,7 +158,7 @@ static void test_values(void)
     BAD(init, pkey_index, 1, PKEY_INDEX);
     BAD(init, access, 1, ACCESS);
     BAD(init, access, 0x10, ACCESS);
-    /* Not in the mask, so it must be zero */
+    /* The attribute is not in the mask, so it must be zero. */
     BAD(init, timeout, 3, TIMEOUT);
     BAD(init, sq_producer, 3, SQ_PRODUCER);
     BAD(init, av.sl, 3, AV);
@@ -220,8 +220,8 @@ static void test_query(void)
 }
 
 /*
- * SQD: outstanding WQEs complete, later ones wait for RTS, because software
- * uses SQD to change attributes safely.
+ * Tests SQD: outstanding WQEs complete, later ones wait for RTS, because
+ * software uses SQD to change attributes safely.
  */
 static void test_drain(void)
 {
@@ -262,8 +262,8 @@ static void test_drain(void)
 }
 
 /*
- * SQD while the wire is blocked: nothing remains to be sent, so the event is
- * sent.
+ * Tests SQD while the wire is blocked. The event is sent, because nothing
+ * remains to be sent.
  */
 static void test_drain_wire_busy(void)
 {
@@ -295,7 +295,10 @@ static bool tap_from_a(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return from == 0;
 }
 
-/* A change of max_dest_rd_atomic keeps the newest results for duplicates. */
+/*
+ * Tests that a change of max_dest_rd_atomic keeps the newest results for
+ * duplicates.
+ */
 static void test_replay_resize(void)
 {
     static const uint8_t counts[] = { 1, 2, 16 };
@@ -334,7 +337,10 @@ static void test_replay_resize(void)
     }
 }
 
-/* max_dest_rd_atomic cannot be less than the number of pending responses. */
+/*
+ * Tests that max_dest_rd_atomic cannot be less than the number of pending
+ * responses.
+ */
 static void test_replay_busy(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -381,7 +387,8 @@ static void ring_rq(SimQp *q, unsigned times)
 }
 
 /*
- * A queue pair that rings all the time does not delay the recovery of others.
+ * Tests that a queue pair that rings all the time does not delay the recovery
+ * of others.
  */
 static void test_doorbells_lost(void)
 {
@@ -403,7 +410,7 @@ static void test_doorbells_lost(void)
     pair_free(p);
 }
 
-/* ERR flushes all posted WQEs in order, later ones included. */
+/* Tests that ERR flushes all posted WQEs in order, later ones included. */
 static void test_flush(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -441,7 +448,10 @@ static void test_flush(void)
     pair_free(p);
 }
 
-/* RESET drops all work without completions, and the queue pair works again. */
+/*
+ * Tests that RESET drops all work without completions, and the queue pair works
+ * again.
+ */
 static void test_reset(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -470,8 +480,8 @@ static void test_reset(void)
 }
 
 /*
- * DESTROY_QP at any time causes no completion. Otherwise software would see a
- * CQE of a queue pair that is gone.
+ * Tests that DESTROY_QP at any time causes no completion. Otherwise software
+ * would see a CQE of a queue pair that is gone.
  */
 static void test_destroy(void)
 {
@@ -505,7 +515,10 @@ static void test_destroy(void)
     }
 }
 
-/* The move to RTS schedules nothing without work, to avoid needless runs. */
+/*
+ * Tests that the move to RTS schedules nothing without work, to avoid needless
+ * runs.
+ */
 static void test_rts(void)
 {
     Pair *p = pair_new(1, NULL, &unconnected);
@@ -530,7 +543,7 @@ static void test_rts(void)
     pair_free(p);
 }
 
-/* A WQE that was posted and rung for before RTS is sent in RTS. */
+/* Tests that a WQE that was posted and rung for before RTS is sent in RTS. */
 static void posted_early(bool looked)
 {
     Pair *p = pair_new(1, NULL, &unconnected);
@@ -560,7 +573,7 @@ static void test_posted_early(void)
     posted_early(true);
 }
 
-/* The first packet in RTR causes an event. */
+/* Tests that the first packet in RTR causes an event. */
 static void test_comm_est(void)
 {
     Pair *p = pair_new(1, NULL, &unconnected);

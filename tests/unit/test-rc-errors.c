@@ -24,8 +24,8 @@ static bool tap_lose_all(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * retry_cnt retries after the first attempt, one timeout apart; then the queue
- * is flushed.
+ * Tests that the requester retries retry_cnt times after the first attempt, one
+ * timeout apart. Then the queue is flushed.
  */
 static void test_retry_exceeded(void)
 {
@@ -68,8 +68,8 @@ static void test_retry_exceeded(void)
 }
 
 /*
- * All ACKs are lost: the request is executed once, and the requester reports an
- * error as well.
+ * Tests that the request is executed once if all ACKs are lost. The requester
+ * reports an error as well.
  */
 static void test_acks_lost(void)
 {
@@ -92,7 +92,7 @@ static void test_acks_lost(void)
     pair_free(p);
 }
 
-/* Many deadlines on one timer: each queue pair fails at its own time. */
+/* Tests many deadlines on one timer: each queue pair fails at its own time. */
 static void test_many_timers(void)
 {
     enum { N = 40 };
@@ -128,8 +128,8 @@ static void test_many_timers(void)
 }
 
 /*
- * Many deadlines are due at once: each call handles a bounded number, because
- * the main loop waits for the call.
+ * Tests many deadlines that are due at once. Each call handles a bounded
+ * number, because the main loop waits for the call.
  */
 static void test_timer_budget(void)
 {
@@ -182,8 +182,8 @@ static void test_timeout_zero(void)
 }
 
 /*
- * From the second expiration on, a blocked wire counts as loss, because
- * software must be notified.
+ * Tests that a blocked wire counts as loss from the second expiration on,
+ * because software must be notified.
  */
 static void test_wire_stuck(void)
 {
@@ -209,7 +209,7 @@ static void test_wire_stuck(void)
     pair_free(p);
 }
 
-/* A responder with a pending fatal NAK on a blocked wire */
+/* Tests a responder with a pending fatal NAK on a blocked wire. */
 static void test_nak_stuck(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -238,7 +238,7 @@ static void test_nak_stuck(void)
     pair_free(p);
 }
 
-/* After a fatal error time continues, but the transport stops. */
+/* Tests that time continues after a fatal error, but the transport stops. */
 static void test_fatal(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -433,8 +433,8 @@ static void local_dma(Pair *p, SimWr *wr, SimSge *sge)
 }
 
 /*
- * The destination of a read or an atomic is checked when the response arrives.
- * A key may change its rights after the WQE was fetched.
+ * Tests that the destination of a read or an atomic is checked when the
+ * response arrives. A key may change its rights after the WQE was fetched.
  */
 static void test_late_destination(gconstpointer opaque)
 {
@@ -485,9 +485,9 @@ static void test_late_destination(gconstpointer opaque)
 }
 
 /*
- * Every ACK reads the bad record of an RQ for the credits, but the device
- * reports it once. The message that needs a receive WQE completes with the
- * error.
+ * Tests that the device reports a bad record of an RQ once, although every ACK
+ * reads it for the credits. The message that needs a receive WQE completes with
+ * the error.
  */
 static void test_bad_record_once(void)
 {
@@ -578,7 +578,10 @@ static void test_case(gconstpointer opaque)
     QrnicEqe event;
     QrnicCqe e;
 
-    /* One valid WQE before, two flushed WQEs behind */
+    /*
+     * One valid WQE precedes the failing WQE, and the two WQEs behind it are
+     * flushed.
+     */
     post(&p->a, &p->b, WRITE, 0, HALF, 5000);
     k->prepare(p, &wr, &sge);
     if (k->prepare == local_dma) {
@@ -631,7 +634,7 @@ static void test_case(gconstpointer opaque)
     pair_free(p);
 }
 
-/* More reads than responder resources */
+/* Tests more reads than responder resources. */
 static void test_too_many_reads(void)
 {
     SimConnect c = sim_connect_default();
@@ -675,7 +678,7 @@ static void test_no_rd_atomic(void)
     pair_free(p);
 }
 
-/* The key is destroyed in the middle of a long read. */
+/* Tests a key that is destroyed in the middle of a long read. */
 static void test_key_destroyed(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -924,7 +927,10 @@ static void test_bad_response(void)
     }
 }
 
-/* An overrun of the CQ causes an event, and moves its queue pairs to ERR. */
+/*
+ * Tests that an overrun of the CQ causes an event, and moves its queue pairs to
+ * ERR.
+ */
 static void test_cq_overrun(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -956,8 +962,8 @@ static void test_cq_overrun(void)
 }
 
 /*
- * A CQ with more queue pairs than the asynchronous EQ has room for fails. Each
- * queue pair gets its event later, and the EQ is not overrun.
+ * Tests that a CQ with more queue pairs than the asynchronous EQ has room for
+ * fails. Each queue pair gets its event later, and the EQ is not overrun.
  */
 static void test_cq_error_many(void)
 {
@@ -1023,8 +1029,8 @@ static bool tap_catch(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * Two packets change places, and the second arrives before the NAK for the
- * first is sent. The dropped packet is requested without a timeout.
+ * Tests two packets that change places. The second arrives before the NAK for
+ * the first is sent. The dropped packet is requested without a timeout.
  */
 static void test_reordered(void)
 {
@@ -1055,7 +1061,10 @@ static void test_reordered(void)
     pair_free(p);
 }
 
-/* The dropped packet arrives before the NAK is sent, so no NAK is sent. */
+/*
+ * Tests that no NAK is sent if the dropped packet arrives before the NAK is
+ * sent.
+ */
 static void test_reordered_repeated(void)
 {
     SimConnect conn = sim_connect_default();
@@ -1120,8 +1129,8 @@ static bool tap_answers(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * The MSN of a response is that of its request, independent of later requests;
- * the credits belong to this MSN (9.7.7.1).
+ * Tests that the MSN of a response is that of its request, independent of later
+ * requests. The credits belong to this MSN (9.7.7.1).
  */
 static void test_msn_of_request(void)
 {
@@ -1164,7 +1173,7 @@ static void test_msn_of_request(void)
     pair_free(p);
 }
 
-/* A repeated read that cannot be executed any more is dropped. */
+/* Tests that a repeated read that cannot be executed any more is dropped. */
 static void test_repeated_read_key_gone(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -1198,8 +1207,8 @@ static void test_repeated_read_key_gone(void)
 }
 
 /*
- * After an RNR NAK, packets in flight are dropped without a NAK. After the
- * requester has resumed, the loss of its first packet causes a NAK.
+ * Tests that packets in flight after an RNR NAK are dropped without a NAK.
+ * After the requester has resumed, the loss of its first packet causes a NAK.
  */
 static void test_rnr_resent_lost(void)
 {
@@ -1237,8 +1246,8 @@ static void test_rnr_resent_lost(void)
 }
 
 /*
- * Packets in flight at the RNR NAK may arrive after the RNR timer. The
- * responder must not treat these as retransmissions.
+ * Tests packets in flight at the RNR NAK, which may arrive after the RNR timer.
+ * The responder must not treat these as retransmissions.
  */
 static void test_rnr_slow_wire(void)
 {
@@ -1281,8 +1290,8 @@ static bool tap_every_second(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * A receiver without WQE for a long time, and a lossy wire. Each RNR NAK proves
- * that the packet arrived, so the losses do not add up.
+ * Tests a receiver without WQE for a long time, and a lossy wire. Each RNR NAK
+ * proves that the packet arrived, so the losses do not add up.
  */
 static void test_rnr_and_loss(void)
 {
@@ -1316,7 +1325,7 @@ static void cpu_stores(SimNode *n, uint64_t addr, size_t len)
     }
 }
 
-/* A compare and swap without a match writes nothing. */
+/* Tests that a compare and swap without a match writes nothing. */
 static void test_failed_compare_writes_nothing(gconstpointer glob)
 {
     SimOptions o = { .atomic_hca = !glob };

@@ -315,7 +315,10 @@ static void leave(World *w, uint8_t cause, uint8_t *blocked)
     *blocked = w->qp->requester->blocked;
 }
 
-/* Each cause is left by its own event, in both orders, and nothing is lost. */
+/*
+ * Tests that each cause is left by its own event, in both orders, and nothing
+ * is lost.
+ */
 static void test_blocked_pairs(void)
 {
     for (unsigned i = 0; i < CAUSES * CAUSES * 2; i++) {
@@ -334,7 +337,7 @@ static void test_blocked_pairs(void)
     }
 }
 
-/* No event removes a cause that is not its own. */
+/* Tests that no event removes a cause that is not its own. */
 static void test_foreign_events(void)
 {
     for (unsigned i = 0; i < CAUSES * CAUSES * EVENTS; i++) {
@@ -469,7 +472,10 @@ static void test_reply_pairs(void)
     }
 }
 
-/* The expected request ends RETRY_REQUESTED, but not before a pending NAK. */
+/*
+ * Tests that the expected request ends RETRY_REQUESTED, but not before a
+ * pending NAK.
+ */
 static void test_retry_ends(void)
 {
     for (unsigned sent = 0; sent < 2; sent++) {
@@ -496,9 +502,9 @@ static void test_retry_ends(void)
 }
 
 /*
- * A responder of a dynamic target fails while it executes a SEND, because the
- * CQ cannot be written. The NAK stays pending and is sent, and the SEND is not
- * acknowledged.
+ * Tests a responder of a dynamic target that fails while it executes a SEND,
+ * because the CQ cannot be written. The NAK stays pending and is sent, and the
+ * SEND is not acknowledged.
  */
 static void test_dynamic_fails(void)
 {

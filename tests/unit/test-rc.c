@@ -146,7 +146,7 @@ static void test_operations(void)
     }
 }
 
-/* A loopback packet whose data cannot be read is not delivered. */
+/* Tests that a loopback packet whose data cannot be read is not delivered. */
 static void test_loopback_left(void)
 {
     SimOptions o = { .loopback = true };
@@ -169,8 +169,8 @@ static void test_loopback_left(void)
 }
 
 /*
- * A packet of the wire never counts as loopback. Otherwise a forged packet
- * could skip the ICRC check.
+ * Tests that a packet of the wire never counts as loopback. Otherwise a forged
+ * packet could skip the ICRC check.
  */
 static void test_loopback_forged(void)
 {
@@ -280,7 +280,7 @@ static void test_gather_scatter(void)
     for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
         uint32_t n = g_rand_int_range(p->sim->rand, 0, 600);
 
-        /* Scattered backwards over the memory */
+        /* The segments are scattered backwards over the memory. */
         out[i] = (SimSge) { p->a.addr + HALF - 7001 * (i + 1), n, p->a.key };
         in[i] = (SimSge) { p->b.addr + HALF - 9001 * (i + 1),
                            (i * 397) % 700, p->b.key };
@@ -335,7 +335,7 @@ static void test_inline(void)
     pair_free(p);
 }
 
-/* Many messages in one batch: one ACK acknowledges many packets. */
+/* Tests many messages in one batch: one ACK acknowledges many packets. */
 static void test_ack_coalescing(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -366,8 +366,8 @@ static void test_ack_coalescing(void)
 }
 
 /*
- * Each packet of a small exchange is lost once, on either side. All is
- * repaired, and nothing is executed twice.
+ * Tests a small exchange in which each packet is lost once, on either side. All
+ * is repaired, and nothing is executed twice.
  */
 static void test_each_loss(void)
 {
@@ -413,8 +413,8 @@ static void test_each_loss(void)
 }
 
 /*
- * A sequence gap causes one NAK with the expected PSN, and all packets from
- * there are retransmitted.
+ * Tests that a sequence gap causes one NAK with the expected PSN, and all
+ * packets from there are retransmitted.
  */
 static void test_go_back_n(void)
 {
@@ -436,7 +436,8 @@ static void test_go_back_n(void)
 }
 
 /*
- * A lost response is requested again as soon as a later one reveals the loss.
+ * Tests that a lost response is requested again as soon as a later one reveals
+ * the loss.
  */
 static void test_implied_nak(void)
 {
@@ -463,8 +464,8 @@ static void test_implied_nak(void)
 }
 
 /*
- * The responses are far apart, so the rest of them arrives after the
- * retransmission. That must not count as a new loss.
+ * Tests responses that are far apart, so the rest of them arrives after the
+ * retransmission. That rest must not count as a new loss.
  */
 static void test_implied_nak_once(void)
 {
@@ -509,7 +510,7 @@ static void test_answers_in_order(void)
     pair_free(p);
 }
 
-/* Exactly one window of packets is sent without an ACK. */
+/* Tests that exactly one window of packets is sent without an ACK. */
 static void test_window(void)
 {
     SimConnect c = sim_connect_default();
@@ -559,7 +560,8 @@ static void test_max_rd_atomic(void)
 }
 
 /*
- * A fenced request is executed after the data of an earlier read has arrived.
+ * Tests that a fenced request is executed after the data of an earlier read has
+ * arrived.
  */
 static void test_fence(void)
 {
@@ -582,7 +584,8 @@ static void test_fence(void)
 }
 
 /*
- * Without a receive WQE the requester waits for the RNR timer, then succeeds.
+ * Tests that the requester waits for the RNR timer without a receive WQE, and
+ * then succeeds.
  */
 static void test_rnr(void)
 {
@@ -607,7 +610,7 @@ static void test_rnr(void)
     pair_free(p);
 }
 
-/* With few receive WQEs, few packets are sent in vain (9.7.7.2). */
+/* Tests that few packets are sent in vain with few receive WQEs (9.7.7.2). */
 static void test_credits(void)
 {
     SimConnect c = sim_connect_default();
@@ -755,7 +758,7 @@ static void test_huge_small_mtu(void)
     huge(QRNIC_MTU_256);
 }
 
-/* A wire that accepts one frame at a time loses nothing. */
+/* Tests that a wire that accepts one frame at a time loses nothing. */
 static void test_backpressure(void)
 {
     Pair *p = pair_new(1, NULL, NULL);
@@ -775,9 +778,9 @@ static void test_backpressure(void)
 }
 
 /*
- * A wire that needs longer for a message than all retries together, but accepts
- * some frames in each timeout. The requester must not report a dead peer,
- * because the peer answers as soon as frames arrive.
+ * Tests a wire that needs longer for a message than all retries together, but
+ * accepts some frames in each timeout. The requester must not report a dead
+ * peer, because the peer answers as soon as frames arrive.
  */
 static void test_wire_slow(void)
 {
@@ -796,7 +799,10 @@ static void test_wire_slow(void)
     pair_free(p);
 }
 
-/* Queue pairs share the device: none waits for another's long message. */
+/*
+ * Tests that queue pairs share the device: none waits for another's long
+ * message.
+ */
 static void test_fairness(void)
 {
     Pair *p = pair_new(1, NULL, NULL);

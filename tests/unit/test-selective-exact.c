@@ -200,7 +200,10 @@ static void test_first_probe(void)
     pair_free(p);
 }
 
-/* Twice the round trip, if the round trip is constant */
+/*
+ * Measures a constant round trip, so that the probe is due after twice the
+ * round trip.
+ */
 static void steady(Pair *p)
 {
     for (unsigned i = 0; i < 40; i++) {
@@ -222,8 +225,8 @@ static void test_steady_probe(void)
 }
 
 /*
- * A retransmitted packet is no sample of the round trip, because the ACK can
- * belong to either transmission.
+ * Tests that a retransmitted packet is no sample of the round trip, because the
+ * ACK can belong to either transmission.
  */
 static void test_probe_behind_loss(void)
 {
@@ -242,8 +245,8 @@ static void test_probe_behind_loss(void)
 }
 
 /*
- * A packet without AckReq is no sample either, because its ACK comes with
- * others.
+ * Tests that a packet without AckReq is no sample of the round trip, because
+ * its ACK comes with others.
  */
 static void test_probe_behind_slow_wire(void)
 {
@@ -263,7 +266,7 @@ static void test_probe_behind_slow_wire(void)
     pair_free(p);
 }
 
-/* An ACK of an earlier packet does not end a measurement. */
+/* Tests that an ACK of an earlier packet does not end a measurement. */
 static void test_probe_behind_many(void)
 {
     Wire w = { 0 };
@@ -281,7 +284,10 @@ static void test_probe_behind_many(void)
     pair_free(p);
 }
 
-/* Two probes are lost too. The next probe is as early as the first. */
+/*
+ * Tests that the next probe is as early as the first after two probes are lost
+ * too.
+ */
 static void test_probes_begin_anew(void)
 {
     Wire w = { 0 };
@@ -301,7 +307,7 @@ static void test_probes_begin_anew(void)
     pair_free(p);
 }
 
-/* The timer has expired, and its retransmission is lost too. */
+/* Tests a timer that has expired, and whose retransmission is lost too. */
 static void test_probe_behind_timeout(void)
 {
     Wire w = { 0 };
@@ -323,7 +329,10 @@ static void test_probe_behind_timeout(void)
     pair_free(p);
 }
 
-/* A read is outstanding, with a write behind it: the probe is the read. */
+/*
+ * Tests that the probe is the read if a read is outstanding with a write behind
+ * it.
+ */
 static void test_probe_of_read(void)
 {
     Wire w = { 0 };
@@ -342,7 +351,10 @@ static void test_probe_of_read(void)
     pair_free(p);
 }
 
-/* A lost packet that was sent without credit is retransmitted like others. */
+/*
+ * Tests that a lost packet that was sent without credit is retransmitted like
+ * others.
+ */
 static void test_probe_without_credit(void)
 {
     Wire w = { .loss = { { .psn = 2, .times = 1 } } };
@@ -365,7 +377,8 @@ static void test_probe_without_credit(void)
 }
 
 /*
- * A write is outstanding, with a read behind it: the whole read is requested.
+ * Tests that the whole read is requested if a write is outstanding with a read
+ * behind it.
  */
 static void test_probe_of_last_read(void)
 {
@@ -385,7 +398,10 @@ static void test_probe_of_last_read(void)
     pair_free(p);
 }
 
-/* The last read begins beyond the window, so the oldest packet is the probe. */
+/*
+ * Tests that the oldest packet is the probe if the last read begins beyond the
+ * window.
+ */
 static void test_probe_of_distant_read(void)
 {
     Wire w = { 0 };
@@ -410,7 +426,7 @@ static void test_probe_of_distant_read(void)
 
 /* Reads */
 
-/* Two reads, the second beyond the window, are requested again. */
+/* Tests that two reads, the second beyond the window, are requested again. */
 static void test_long_reads(void)
 {
     Wire w = { .loss = { { 1, 1, 0 } } };
@@ -436,7 +452,8 @@ static void test_long_reads(void)
 }
 
 /*
- * Packets before and behind a read are lost; the read is not requested again.
+ * Tests that a read is not requested again if packets before and behind it are
+ * lost.
  */
 static void test_around_read(void)
 {
@@ -454,7 +471,7 @@ static void test_around_read(void)
 }
 
 /*
- * Packets behind a read are acknowledged with the read, and by a
+ * Tests that packets behind a read are acknowledged with the read, and by a
  * retransmission.
  */
 static void test_behind_read(void)
@@ -472,7 +489,8 @@ static void test_behind_read(void)
 }
 
 /*
- * One response is lost, and then another: each request is a new transmission.
+ * Tests one lost response, and then another: each request is a new
+ * transmission.
  */
 static void test_read_transmissions(void)
 {
@@ -517,9 +535,9 @@ static void ack_inject(Pair *p, uint32_t psn)
 }
 
 /*
- * The first response of a read is lost. The read was requested again, together
- * with the write behind it. A late response to the first request shows no loss;
- * a response to the second does.
+ * Tests a read whose first response is lost. The read was requested again,
+ * together with the write behind it. A late response to the first request shows
+ * no loss; a response to the second does.
  */
 static void test_late_answers(void)
 {
@@ -559,8 +577,8 @@ static void sack_inject(Pair *p, int32_t psn, uint32_t missing, uint16_t bits,
 }
 
 /*
- * A packet was buffered, and dropped when its PSN was expected. The PSN is now
- * reported missing.
+ * Tests a packet that was buffered, and dropped when its PSN was expected. The
+ * PSN is now reported missing.
  */
 static void test_kept_no_more(void)
 {
@@ -578,9 +596,9 @@ static void test_kept_no_more(void)
 }
 
 /*
- * A SACK reports that two reads have arrived and a write behind them has not.
- * When the timer expires, the reads are requested again too, because their
- * responses are lost.
+ * Tests a SACK that reports that two reads have arrived and a write behind them
+ * has not. When the timer expires, the reads are requested again too, because
+ * their responses are lost.
  */
 static void test_timeout_of_reads(void)
 {
@@ -605,8 +623,9 @@ static void test_timeout_of_reads(void)
 }
 
 /*
- * The oldest packet is lost repeatedly, as later packets show, and everything
- * else arrives. This ends when the timer would have ended it.
+ * Tests the loss of the oldest packet, again and again, as later packets show.
+ * Everything else arrives. The requester gives up when the timer would have
+ * ended it.
  */
 static void test_lost_for_ever(void)
 {
@@ -663,7 +682,8 @@ static void test_progress(void)
 }
 
 /*
- * A PSN that shares its entry in the window with another is a different packet.
+ * Tests that a PSN that shares its entry in the window with another is a
+ * different packet.
  */
 static void test_names_of_no_window(void)
 {
@@ -681,7 +701,7 @@ static void test_names_of_no_window(void)
 
 /* The responder */
 
-/* No SACK is sent if the expected packet is available. */
+/* Tests that no SACK is sent if the expected packet is available. */
 static void test_sacks_of_gaps_only(void)
 {
     Wire w = { 0 };
@@ -718,8 +738,8 @@ static void test_sack_names_latest(void)
 }
 
 /*
- * The expected packet is buffered and not executed yet. A second copy of it is
- * ignored.
+ * Tests that a second copy of the expected packet is ignored while the first is
+ * buffered and not executed yet.
  */
 static void test_next_again(void)
 {
@@ -736,7 +756,10 @@ static void test_next_again(void)
     pair_free(p);
 }
 
-/* A packet that was buffered with a PSN of a read is gone one window later. */
+/*
+ * Tests that a packet that was buffered with a PSN of a read is gone one window
+ * later.
+ */
 static void test_window_behind_read(void)
 {
     Wire w = { 0 };
@@ -760,8 +783,8 @@ static void test_window_behind_read(void)
 }
 
 /*
- * A pending SACK replaces a pending ACK, with its PSN and credits. With an
- * outstanding read response it does not acknowledge that read.
+ * Tests that a pending SACK replaces a pending ACK, with its PSN and credits.
+ * With an outstanding read response it does not acknowledge that read.
  */
 static void test_sack_for_ack(void)
 {
@@ -793,7 +816,7 @@ static void test_sack_for_ack(void)
     pair_free(p);
 }
 
-/* A NAK precedes a SACK. */
+/* Tests that a NAK precedes a SACK. */
 static void test_nak_before_sack(void)
 {
     Wire w = { 0 };
@@ -814,7 +837,10 @@ static void test_nak_before_sack(void)
 
 /* Adaptive routing */
 
-/* One sequence gap is filled and another remains, whose timer starts then. */
+/*
+ * Tests a sequence gap that is filled while another remains, whose timer starts
+ * then.
+ */
 static void test_time_of_next_gap(void)
 {
     Wire w = { 0 };
@@ -833,7 +859,10 @@ static void test_time_of_next_gap(void)
     pair_free(p);
 }
 
-/* One NAK reports a sequence gap, even if more packets arrive behind it. */
+/*
+ * Tests that one NAK reports a sequence gap, even if more packets arrive behind
+ * it.
+ */
 static void test_gap_told_once(void)
 {
     Wire w = { 0 };
@@ -848,7 +877,10 @@ static void test_gap_told_once(void)
     pair_free(p);
 }
 
-/* The peer is not known to support selective repeat, so it receives a NAK. */
+/*
+ * Tests that the peer receives a NAK, because it is not known to support
+ * selective repeat.
+ */
 static void test_gap_by_nak(void)
 {
     Wire w = { 0 };
@@ -862,7 +894,10 @@ static void test_gap_by_nak(void)
     pair_free(p);
 }
 
-/* The timer of a sequence gap expires while a fatal NAK waits for the wire. */
+/*
+ * Tests a timer of a sequence gap that expires while a fatal NAK waits for the
+ * wire.
+ */
 static void test_gap_of_dead(void)
 {
     Wire w = { 0 };
@@ -880,7 +915,10 @@ static void test_gap_of_dead(void)
     pair_free(p);
 }
 
-/* A placed packet completes in order, although its key was destroyed since. */
+/*
+ * Tests that a placed packet completes in order, although its key was destroyed
+ * since.
+ */
 static void test_placed_key_gone(void)
 {
     Wire w = { 0 };
@@ -902,8 +940,8 @@ static void test_placed_key_gone(void)
 }
 
 /*
- * Only the last packet of a write completes a message, with the length of the
- * whole write.
+ * Tests that only the last packet of a write completes a message, with the
+ * length of the whole write.
  */
 static void test_message_of_packets(void)
 {
@@ -964,7 +1002,7 @@ static void flood(Pair *p, SimQp *q, uint8_t mark)
 }
 
 /*
- * Many connections, each with a full window: together they buffer at most
+ * Tests that many connections, each with a full window, together buffer at most
  * MAX_REORDER, and free all of it.
  */
 static void test_bounded(void)

@@ -132,7 +132,7 @@ static void writes_expect(Pair *p, unsigned count, uint32_t len)
     expect_equal(p, 0, 0, (size_t)count * len);
 }
 
-/* Of forty packets some are lost: only these are retransmitted, once. */
+/* Tests that only the lost ones of forty packets are retransmitted, once. */
 static void test_only_lost(void)
 {
     static const unsigned lost[] = { 3, 4, 17, 30 };
@@ -157,7 +157,7 @@ static void test_only_lost(void)
     pair_free(p);
 }
 
-/* A retransmission is lost too, and is detected without a timer. */
+/* Tests that a retransmission is lost too, and is detected without a timer. */
 static void test_lost_again(void)
 {
     Wire w = { .loss = { { 2, 4 } } };
@@ -180,8 +180,9 @@ static void test_lost_again(void)
 }
 
 /*
- * The very last packet is lost. The round trip is known, so a probe finds it;
- * two probes, if the first is lost too. After that the timer finds it.
+ * Tests the loss of the very last packet. The round trip is known, so a probe
+ * finds the loss; two probes, if the first is lost too. After that the timer
+ * finds it.
  */
 static void test_tail(void)
 {
@@ -207,7 +208,7 @@ static void test_tail(void)
     }
 }
 
-/* The round trip is unknown, so the timer finds the loss. */
+/* Tests that the timer finds the loss, because the round trip is unknown. */
 static void test_first_tail(void)
 {
     Wire w = { .loss = { { 9, 1 } } };
@@ -245,7 +246,7 @@ static void test_no_answer(void)
     pair_free(p);
 }
 
-/* The last packet of a read response is lost, or all of it. */
+/* Tests the loss of the last packet of a read response, or of all packets. */
 static void test_read_tail(void)
 {
     for (unsigned part = 0; part < 2; part++) {
@@ -274,8 +275,8 @@ static void test_read_tail(void)
 }
 
 /*
- * A response to the first of two reads is lost four times. Later responses
- * reveal each loss, and both reads are requested again.
+ * Tests a response to the first of two reads that is lost four times. Later
+ * responses reveal each loss, and both reads are requested again.
  */
 static void test_read_lost_again(void)
 {
@@ -299,8 +300,8 @@ static void test_read_lost_again(void)
 }
 
 /*
- * The response to a read is lost, and the packet behind it. The SACK of the
- * next packet reveals both, and both are requested at once.
+ * Tests the loss of the response to a read, and of the packet behind it. The
+ * SACK of the next packet reveals both, and both are requested at once.
  */
 static void test_read_and_more_lost(void)
 {
@@ -324,14 +325,16 @@ static void test_read_and_more_lost(void)
     pair_free(p);
 }
 
-/* The SACK, bit by bit */
+/* Tests the SACK, bit by bit. */
 static void test_sack_bits(void)
 {
     Wire w = { .loss = { { 1, 1 }, { 4, 1 } } };
     Pair *p = selective_pair(&w);
 
     writes_post(p, 1, 8 * MTU);
-    /* One direction only, so that the SACK is on the wire */
+    /*
+     * The time is that of one direction only, so that the SACK is on the wire.
+     */
     sim_run(p->sim, p->sim->now + SIM_US);
     g_assert_cmpuint(w.sacks, ==, 1);
     g_assert_cmpuint(w.sack_missing, ==, 1);
@@ -345,7 +348,10 @@ static void test_sack_bits(void)
     pair_free(p);
 }
 
-/* Only one side has the option: go-back-N, with frames of the standard only */
+/*
+ * Tests that go-back-N is used, with frames of the standard only, if only one
+ * side has the option.
+ */
 static void test_one_end(void)
 {
     for (int end = 0; end < 2; end++) {
@@ -435,7 +441,7 @@ static void test_modify(void)
     pair_free(p);
 }
 
-/* A send finds no receive WQE while later packets are buffered. */
+/* Tests a send that finds no receive WQE while later packets are buffered. */
 static void test_not_ready(void)
 {
     Wire w = { .loss = { { 0, 1 } } };
@@ -461,8 +467,8 @@ static void test_not_ready(void)
 }
 
 /*
- * The key of a buffered packet is checked when its PSN is expected, because the
- * key may change while the packet is buffered.
+ * Tests that the key of a buffered packet is checked when its PSN is expected,
+ * because the key may change while the packet is buffered.
  */
 static void test_key_gone(void)
 {
@@ -520,7 +526,8 @@ static QrnicTransport crafted_write(Pair *p, uint32_t ahead, uint64_t offset)
 }
 
 /*
- * A packet with the port's maximum, longer than any path MTU, is not buffered.
+ * Tests that a packet with the port's maximum, longer than any path MTU, is not
+ * buffered.
  */
 static void test_too_long(void)
 {
@@ -539,7 +546,10 @@ static void test_too_long(void)
     pair_free(p);
 }
 
-/* The window has 256 PSNs: the last of them is buffered, the next is not. */
+/*
+ * Tests that the window has 256 PSNs: the last of them is buffered, the next is
+ * not.
+ */
 static void test_window(void)
 {
     Wire w = { 0 };
@@ -560,8 +570,9 @@ static void test_window(void)
 }
 
 /*
- * A repeated out-of-order packet is buffered once; the first copy is executed.
- * A copy that differs, in headers or in data, is counted as a conflict.
+ * Tests that a repeated out-of-order packet is buffered once; the first copy is
+ * executed. A copy that differs, in headers or in data, is counted as a
+ * conflict.
  */
 static void test_ahead_twice(void)
 {
@@ -591,8 +602,8 @@ static void test_ahead_twice(void)
 }
 
 /*
- * Packets without the mark are not buffered, although this side has the option,
- * because their sender does not understand SACKs.
+ * Tests that packets without the mark are not buffered, although this side has
+ * the option, because their sender does not understand SACKs.
  */
 static void test_unmarked(void)
 {
@@ -609,7 +620,7 @@ static void test_unmarked(void)
     pair_free(p);
 }
 
-/* Unknown marks are ignored. */
+/* Tests that unknown marks are ignored. */
 static void test_other_marks(void)
 {
     Wire w = { 0 };
@@ -624,7 +635,10 @@ static void test_other_marks(void)
     pair_free(p);
 }
 
-/* A packet with a PSN inside a read is dropped when the read is executed. */
+/*
+ * Tests that a packet with a PSN inside a read is dropped when the read is
+ * executed.
+ */
 static void test_inside_of_read(void)
 {
     Wire w = { 0 };
@@ -647,8 +661,8 @@ static void test_inside_of_read(void)
 }
 
 /*
- * Nothing is executed behind a rejected request, because the connection has
- * ended.
+ * Tests that nothing is executed behind a rejected request, because the
+ * connection has ended.
  */
 static void test_behind_refusal(void)
 {
@@ -679,7 +693,9 @@ static void receiver_start(SimQp *q, SimQp *peer)
     g_assert_cmpint(sim_modify(q, &a).status, ==, QRNIC_ST_OK);
 }
 
-/* All connections together buffer at most MAX_REORDER, and free it. */
+/*
+ * Tests that all connections together buffer at most MAX_REORDER, and free it.
+ */
 static void test_room(void)
 {
     enum {
@@ -736,8 +752,9 @@ static void flood(Pair *p, SimQp *q, uint32_t from)
 }
 
 /*
- * A peer fills the buffers with one connection after the other. A connection of
- * another peer still finds its share, and keeps it while the flood continues.
+ * Tests a peer that fills the buffers with one connection after the other. A
+ * connection of another peer still finds its share, and keeps it while the
+ * flood continues.
  */
 static void test_share(void)
 {
@@ -769,7 +786,10 @@ static void test_share(void)
     pair_free(p);
 }
 
-/* If the missing PSN never arrives, packets are dropped after REORDER_TIME. */
+/*
+ * Tests that packets are dropped after REORDER_TIME if the missing PSN never
+ * arrives.
+ */
 static void test_age(void)
 {
     const SimOptions o = { .max_qp = 512, .max_cq = 512 };
@@ -791,7 +811,7 @@ static void test_age(void)
     pair_free(p);
 }
 
-/* ERR frees the buffered packets for other connections. */
+/* Tests that ERR frees the buffered packets for other connections. */
 static void test_kept_in_error(void)
 {
     const QrnicQpAttr error = {
@@ -810,7 +830,7 @@ static void test_kept_in_error(void)
     pair_free(p);
 }
 
-/* The device is removed, as by an unplug, with buffered packets. */
+/* Tests a device that is removed, as by an unplug, with buffered packets. */
 static void test_kept_at_end(void)
 {
     Wire w = { 0 };
@@ -910,9 +930,9 @@ static void sack(Pair *p, uint16_t arrived, uint32_t latest, uint8_t times)
 }
 
 /*
- * Of ten packets the first and the third are retransmitted. The third arrives
- * twice, late: its first transmission proves nothing about the retransmissions,
- * its second does.
+ * Tests ten packets, of which the first and the third are retransmitted. The
+ * third arrives twice, late: its first transmission proves nothing about the
+ * retransmissions, its second does.
  */
 static void test_sack_names(void)
 {
@@ -941,7 +961,7 @@ static void test_sack_names(void)
     pair_free(p);
 }
 
-/* A requester without the option drops a SACK. */
+/* Tests that a requester without the option drops a SACK. */
 static void test_sack_unasked(void)
 {
     static const uint8_t arrived[QRNIC_SACK_BYTES] = { 0x40 };
@@ -963,8 +983,8 @@ static void test_sack_unasked(void)
 }
 
 /*
- * An atomic needs another response, behind a SACK. The SACK acknowledges the
- * packets before the atomic, but not the atomic itself.
+ * Tests an atomic that needs another response, behind a SACK. The SACK
+ * acknowledges the packets before the atomic, but not the atomic itself.
  */
 static void test_sack_before_atomic(void)
 {
@@ -988,8 +1008,8 @@ static void test_sack_before_atomic(void)
 }
 
 /*
- * A repeated SACK without progress keeps the connection as long as silence
- * would, because its sender may be slow.
+ * Tests that a repeated SACK without progress keeps the connection as long as
+ * silence would, because its sender may be slow.
  */
 static void test_sack_endless(void)
 {

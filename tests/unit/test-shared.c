@@ -31,7 +31,9 @@ static bool only_inner(Shared *w, unsigned from, const QrnicPacket *p)
     return true;
 }
 
-/* Each operation by a member; the wire has packets of the carrier only. */
+/*
+ * Tests each operation by a member. The wire has packets of the carrier only.
+ */
 static void test_operations(void)
 {
     Shared *w = shared_new(1, 0, NULL);
@@ -75,7 +77,7 @@ static void test_operations(void)
     shared_free(w);
 }
 
-/* Many members in both directions, over a wire with all faults */
+/* Tests many members in both directions, over a wire with all faults. */
 static void test_many(gconstpointer options)
 {
     SimConnect c = sim_connect_default();
@@ -122,8 +124,8 @@ static void test_many(gconstpointer options)
 /* Members do not wait for each other */
 
 /*
- * The lost packet belongs to member 0. Members 1 to 3 finish before it is
- * retransmitted.
+ * Tests a lost packet that belongs to member 0. Members 1 to 3 finish before it
+ * is retransmitted.
  */
 static void test_lost_of_one(void)
 {
@@ -138,7 +140,7 @@ static void test_lost_of_one(void)
     for (unsigned m = 0; m < 4; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
-    /* One round trip, because the loss is unknown before. */
+    /* The time is one round trip, because the loss is unknown before. */
     run_us(w, 250);
     for (unsigned m = 1; m < 4; m++) {
         expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
@@ -157,8 +159,8 @@ static void test_lost_of_one(void)
 }
 
 /*
- * If the packets that were executed out of order occupy all of their room,
- * further packets are buffered, and executed in order.
+ * Tests that further packets are buffered, and executed in order, if the
+ * packets that were executed out of order occupy all of their room.
  */
 static void test_no_room_to_execute(void)
 {
@@ -199,7 +201,9 @@ static void test_no_room_to_execute(void)
     shared_free(w);
 }
 
-/* Packets of one member wait for all earlier packets of this member. */
+/*
+ * Tests that packets of one member wait for all earlier packets of this member.
+ */
 static void test_order_of_one(void)
 {
     SimConnect c = sim_connect_default();
@@ -226,7 +230,10 @@ static void test_order_of_one(void)
     shared_free(w);
 }
 
-/* Without the option all members wait, but only until the retransmission. */
+/*
+ * Tests that all members wait without the option, but only until the
+ * retransmission.
+ */
 static void test_lost_go_back(void)
 {
     SimConnect c = sim_connect_default();
@@ -247,7 +254,7 @@ static void test_lost_go_back(void)
     shared_free(w);
 }
 
-/* Without a receive WQE only the sender to this member waits. */
+/* Tests that only the sender to this member waits without a receive WQE. */
 static void test_not_ready(void)
 {
     Shared *w = shared_new(3, 0, NULL);
@@ -273,7 +280,9 @@ static void test_not_ready(void)
     shared_free(w);
 }
 
-/* A wrong key moves both sides of this member to ERR, and no other. */
+/*
+ * Tests that a wrong key moves both sides of this member to ERR, and no other.
+ */
 static void test_error_of_one(void)
 {
     Shared *w = shared_new(3, 0, NULL);
@@ -299,7 +308,7 @@ static void test_error_of_one(void)
 
 /* Scheduling */
 
-/* All members are scheduled, even if one has much to send. */
+/* Tests that all members are scheduled, even if one has much to send. */
 static void test_turns(void)
 {
     Shared *w = shared_new(8, 0, NULL);
@@ -313,7 +322,10 @@ static void test_turns(void)
     for (unsigned m = 1; m < 8; m++) {
         send_to(w, m, QRNIC_WQE_RDMA_WRITE, MTU);
     }
-    /* One queue of the carrier, its window, and one more round */
+    /*
+     * The time is enough for one queue of the carrier, its window, and one more
+     * round.
+     */
     run_us(w, (QRNIC_CARRIER_QUEUE + QRNIC_SELECTIVE_WINDOW + 100) * 2);
     for (unsigned m = 1; m < 8; m++) {
         expect_cqe(w->end[m][0].qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
@@ -323,7 +335,9 @@ static void test_turns(void)
     shared_free(w);
 }
 
-/* A place in the queue goes to the member that has waited longest. */
+/*
+ * Tests that a place in the queue goes to the member that has waited longest.
+ */
 static void test_turn_of_the_first(void)
 {
     Shared *w = shared_new(3, 0, NULL);
@@ -405,7 +419,8 @@ static void crowd_settle(Shared *w, SimQp *q[CROWD])
 }
 
 /*
- * More members than there is room for are woken without work: others continue.
+ * Tests more members than there is room for, which are woken without work.
+ * Other members continue.
  */
 static void test_woken_in_vain(void)
 {
@@ -420,7 +435,10 @@ static void test_woken_in_vain(void)
     crowd_settle(w, q);
 }
 
-/* As before, and the carrier has no packet that an ACK could acknowledge. */
+/*
+ * Tests more members than there is room for, while the carrier has no packet
+ * that an ACK could acknowledge.
+ */
 static void test_woken_by_none(void)
 {
     SimConnect c = sim_connect_default();
@@ -437,7 +455,7 @@ static void test_woken_by_none(void)
 
 /* Limits */
 
-/* The wire is blocked: the carrier queues at most its limit. */
+/* Tests that the carrier queues at most its limit while the wire is blocked. */
 static void test_bound(void)
 {
     Shared *w = shared_new(MEMBERS, 0, NULL);
@@ -466,8 +484,8 @@ static void test_bound(void)
 }
 
 /*
- * Other carriers occupy all of the common room. Each carrier has one packet in
- * flight, and its ACK makes room for the next.
+ * Tests other carriers that occupy all of the common room. Each carrier has one
+ * packet in flight, and its ACK makes room for the next.
  */
 static void test_bound_of_all(void)
 {
@@ -492,8 +510,8 @@ static void test_bound_of_all(void)
 }
 
 /*
- * Packets of a destroyed member are still sent, because the carrier's PSNs must
- * have no hole.
+ * Tests that packets of a destroyed member are still sent, because the
+ * carrier's PSNs must have no hole.
  */
 static void test_member_goes(void)
 {
@@ -515,7 +533,7 @@ static void test_member_goes(void)
     shared_free(w);
 }
 
-/* Both sides in one device, without a wire between them */
+/* Tests both sides in one device, without a wire between them. */
 static void test_loopback(void)
 {
     SimConnect c = sim_connect_default();
