@@ -112,7 +112,7 @@ static uint8_t shared_limit(Shared *x, uint16_t limit)
     return qrnic_srq_modify(x->srq->node->engine, x->srq->number, &in).status;
 }
 
-/* Each WQE goes to the next receiver. */
+/* Tests that each WQE goes to the next receiver. */
 static void test_shared(void)
 {
     Shared *x = shared_new(3, 0);
@@ -139,7 +139,9 @@ static void test_shared(void)
     shared_free(x);
 }
 
-/* Many rounds, with slots freed in random order, and a full ring */
+/*
+ * Receives in many rounds, with slots freed in random order, and a full ring.
+ */
 static void any_order(unsigned log_stride)
 {
     Shared *x = shared_new(4, log_stride);
@@ -181,7 +183,9 @@ static void test_any_order_wide(void)
     any_order(2);
 }
 
-/* Without WQEs the device sends RNR NAKs, and it never reports credits. */
+/*
+ * Tests that the device sends RNR NAKs without WQEs, and never reports credits.
+ */
 static void test_empty(void)
 {
     Shared *x = shared_new(2, 0);
@@ -244,8 +248,8 @@ static bool drop_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * An incomplete message has consumed a WQE. After DESTROY_QP, the next message
- * gets that WQE.
+ * Asserts that the next message gets the WQE that an incomplete message has
+ * consumed, after DESTROY_QP or RESET.
  */
 static void give_back(bool destroy)
 {
@@ -289,7 +293,8 @@ static void test_give_back_destroy(void)
 }
 
 /*
- * The slot of such a WQE is in use, so the ring cannot have more posted WQEs.
+ * Tests that the slot of such a WQE is in use, so the ring cannot have more
+ * posted WQEs.
  */
 static void test_give_back_room(void)
 {
@@ -311,7 +316,7 @@ static void test_give_back_room(void)
     shared_free(x);
 }
 
-/* ERR flushes only the consumed WQE; then one event is sent. */
+/* Tests that ERR flushes only the consumed WQE; then one event is sent. */
 static void test_last_wqe(void)
 {
     Shared *x = shared_new(2, 0);
@@ -407,7 +412,10 @@ static void test_broken_segments(void)
     broken(x, QRNIC_SYN_WQE_SIZE);
 }
 
-/* An invalid data segment is an error of its WQE and its receiver only. */
+/*
+ * Tests that an invalid data segment is an error of its WQE and its receiver
+ * only.
+ */
 static void test_long_segment(void)
 {
     Shared *x = shared_new(2, 0);
@@ -434,7 +442,7 @@ static void test_long_segment(void)
     shared_free(x);
 }
 
-/* One slot is always free, so a full ring cannot be posted. */
+/* Tests that a full ring cannot be posted, because one slot is always free. */
 static void test_broken_record(void)
 {
     Shared *x = shared_new(2, 0);
@@ -478,7 +486,7 @@ static void test_pd(void)
     shared_free(x);
 }
 
-/* An unreliable connection beside reliable ones */
+/* Tests an unreliable connection beside reliable ones. */
 static void test_unreliable(void)
 {
     Shared *x = shared_new(2, 0);
@@ -635,8 +643,9 @@ static void test_resize(void)
 }
 
 /*
- * Messages of many packets from three senders, and the ring moves between the
- * packets. At each time some WQEs are posted, some prefetched, some consumed.
+ * Tests messages of many packets from three senders, while the ring moves
+ * between the packets. At each time some WQEs are posted, some prefetched, some
+ * consumed.
  */
 static void test_resize_traffic(void)
 {
@@ -696,7 +705,7 @@ static void test_resize_traffic(void)
     shared_free(x);
 }
 
-/* The resize sets a limit, or keeps the armed one. */
+/* Tests that the resize sets a limit, or keeps the armed one. */
 static void test_resize_limit(void)
 {
     Shared *x = shared_new(3, 0);
@@ -713,7 +722,7 @@ static void test_resize_limit(void)
     shared_send(x, 1, 0, 100);
     g_assert_true(sim_run(x->sim, INT64_MAX));
     expect_event(b, QRNIC_EVENT_SRQ_LIMIT, x->srq->number);
-    /* Three remain. */
+    /* Three WQEs remain. */
     g_assert_cmpint(srq_resize(x->srq, 5, QRNIC_SRQRF_LIMIT, 3).status, ==,
                     QRNIC_ST_OK);
     g_assert_cmpint(shared_query(x).limit, ==, 3);
@@ -792,7 +801,7 @@ static void test_resize_refused(void)
     shared_free(x);
 }
 
-/* Invalid CREATE_SRQ and CREATE_QP, and busy objects */
+/* Tests invalid CREATE_SRQ and CREATE_QP, and busy objects. */
 static void test_refused(void)
 {
     Shared *x = shared_new(2, 0);

@@ -61,8 +61,8 @@ static void set(QrnicDevice *d, int next)
 }
 
 /*
- * Each transition, without a flush and within one. '1' marks a transition that
- * is allowed only without a flush, 'F' only within one.
+ * Tests each transition, without a flush and within one. '1' marks a transition
+ * that is allowed only without a flush, 'F' only within one.
  */
 static void test_pairs(void)
 {
@@ -150,7 +150,10 @@ static void test_operations(void)
     }
 }
 
-/* One caller enters; a reset waits until the device is left. */
+/*
+ * Tests that one caller enters, and that a reset waits until the device is
+ * left.
+ */
 static void test_reset(void)
 {
     QrnicDevice *d = device_new(QRNIC_DEVICE_ABSENT, 0);
@@ -169,7 +172,10 @@ static void test_reset(void)
     g_free(d);
 }
 
-/* The wire is released once: at once, on leaving, or at the end of a flush. */
+/*
+ * Tests that the wire is released once: at once, on leaving, or at the end of a
+ * flush.
+ */
 static void test_unplug(void)
 {
     for (unsigned how = 0; how < 8; how++) {
@@ -254,7 +260,7 @@ static void take(QrnicDevice *d, int bit)
     qrnic_pending_take(d, bit);
 }
 
-/* Each pair of requests: no request hides or clears another. */
+/* Tests each pair of requests: no request hides or clears another. */
 static void test_pending(void)
 {
     QrnicDevice *d = device_new(QRNIC_DEVICE_IDLE, 0);

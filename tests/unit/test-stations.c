@@ -85,7 +85,9 @@ static void test_age(void)
     qrnic_stations_free(s);
 }
 
-/* An address moves if it was silent, but not while its port uses it. */
+/*
+ * Tests that an address moves if it was silent, but not while its port uses it.
+ */
 static void test_move(void)
 {
     QrnicStations *s = stations_new();
@@ -102,7 +104,10 @@ static void test_move(void)
     qrnic_stations_free(s);
 }
 
-/* Invented addresses of a port replace the oldest addresses of that port. */
+/*
+ * Tests that invented addresses of a port replace the oldest addresses of that
+ * port.
+ */
 static void test_share(void)
 {
     QrnicStations *s = stations_new();
@@ -130,7 +135,9 @@ static void test_share(void)
     qrnic_stations_free(s);
 }
 
-/* When the end of a port goes, exactly its addresses are forgotten. */
+/*
+ * Tests that exactly the addresses of a port are forgotten when its end goes.
+ */
 static void test_forget(void)
 {
     QrnicStations *s = stations_new();

@@ -337,7 +337,7 @@ static void forget_sends(World *w, unsigned i)
     } while (more);
 }
 
-/* The example of the manual */
+/* Places the messages of the example in the manual. */
 static void places(bool srq)
 {
     static const struct { uint32_t len, offset; bool used; } step[] = {
@@ -375,7 +375,10 @@ static void test_places_srq(void)
     places(true);
 }
 
-/* Messages of 0 bytes and writes use no bytes, but count as messages. */
+/*
+ * Tests that messages of 0 bytes and writes use no bytes, but count as
+ * messages.
+ */
 static void test_messages(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 4, 3, 1 << 16);
@@ -406,7 +409,8 @@ static void test_messages(void)
 }
 
 /*
- * A buffer shorter than the longest message holds one message, up to its size.
+ * Tests that a buffer shorter than the longest message holds one message, up to
+ * its size.
  */
 static void test_short_buffer(void)
 {
@@ -447,7 +451,10 @@ static void test_too_long(void)
     world_free(w);
 }
 
-/* An unreliable message that is too long is dropped without an effect. */
+/*
+ * Asserts that an unreliable message that is too long is dropped without an
+ * effect.
+ */
 static void too_long_dropped(uint8_t type)
 {
     unsigned header = type == QRNIC_QPT_UD ? GRH : 0;
@@ -479,7 +486,8 @@ static void test_too_long_ud(void)
 }
 
 /*
- * Without a WQE the device sends an RNR NAK, and an open buffer is unchanged.
+ * Tests that the device sends an RNR NAK without a WQE, and that an open buffer
+ * is unchanged.
  */
 static void test_empty(void)
 {
@@ -514,7 +522,9 @@ static bool drop_last(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     return p.t.opcode != QRNIC_OP_RC_SEND_LAST_IMM;
 }
 
-/* An RQ flushes the open buffer, once, and then the posted ones. */
+/*
+ * Asserts that an RQ flushes the open buffer, once, and then the posted ones.
+ */
 static void flush(bool middle)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 9, 0, 4000);
@@ -555,8 +565,8 @@ static void test_flush_middle(void)
 }
 
 /*
- * RESET forgets the open buffer, and the queue starts again, because software
- * reclaims all buffers.
+ * Tests that RESET forgets the open buffer, and that the queue starts again,
+ * because software reclaims all buffers.
  */
 static void test_reset(void)
 {
@@ -588,9 +598,9 @@ static void test_reset(void)
 }
 
 /*
- * A queue pair of an SRQ is destroyed in the middle of a message. The next
- * message gets the room of that message in the buffer, and the buffer ends
- * after that, once.
+ * Stops a queue pair of an SRQ in the middle of a message. The next message
+ * gets the room of that message in the buffer, and the buffer ends after that,
+ * once.
  */
 static void cut_short(unsigned how)
 {
@@ -608,7 +618,7 @@ static void cut_short(unsigned how)
     w->sim->tap_opaque = w;
     send_to(w, 0, 900);
     g_assert_false(sim_run(w->sim, 20 * SIM_US));
-    /* Behind that room, with 500 bytes left */
+    /* This message is behind that room, and leaves 500 bytes. */
     send_to(w, 1, 1000);
     sim_run(w->sim, w->sim->now + 20 * SIM_US);
     expect_message(w, 1, 1000, 1000, false);
@@ -651,9 +661,9 @@ static void test_cut_short_destroy(void)
 }
 
 /*
- * While a message is in progress, another one ends behind it and a third needs
- * another buffer. The completion of the first ends its buffer, although later
- * messages are elsewhere.
+ * Tests that another message ends behind a message in progress, and a third
+ * needs another buffer. The completion of the first ends its buffer, although
+ * later messages are elsewhere.
  */
 static void test_shared(void)
 {
@@ -684,8 +694,8 @@ static void test_shared(void)
 }
 
 /*
- * Three peers make an error each and lose their queue pairs. The fourth
- * continues in the same buffer.
+ * Tests three peers that make an error each and lose their queue pairs. The
+ * fourth continues in the same buffer.
  */
 static void test_mistakes(void)
 {
@@ -718,7 +728,7 @@ static void test_mistakes(void)
                         300 * (i + 1));
         expect_state(w->to[i], QRNIC_QPS_ERR);
     }
-    /* The seventh and last message */
+    /* This is the seventh and last message. */
     send_to(w, 3, 300);
     settle(w);
     g_assert_cmpint(expect_message(w, 3, 900, 300, true).messages, ==, 7);
@@ -728,7 +738,10 @@ static void test_mistakes(void)
     world_free(w);
 }
 
-/* The completion of a bad record has no buffer; later WQEs have theirs. */
+/*
+ * Tests that the completion of a bad record has no buffer, and later WQEs have
+ * theirs.
+ */
 static void test_bad_record(void)
 {
     World *w = world_one(QRNIC_QPT_RC, false, 1000, 1, 0, 4000);
@@ -778,8 +791,8 @@ static void ring_move(World *w)
 }
 
 /*
- * The ring moves while a message is in progress in one buffer and another
- * buffer is open. Both buffers continue, and so do the posted ones.
+ * Tests a ring that moves while a message is in progress in one buffer and
+ * another buffer is open. Both buffers continue, and so do the posted ones.
  */
 static void test_resize(void)
 {
@@ -834,8 +847,8 @@ static bool drop_second(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * A UC message that lost a packet leaves its room to the next message, because
- * the message will never complete.
+ * Tests that a UC message that lost a packet leaves its room to the next
+ * message, because the message will never complete.
  */
 static void test_gap(void)
 {
@@ -858,7 +871,10 @@ static void test_gap(void)
     world_free(w);
 }
 
-/* A key that does not cover the buffer closes it, and the next one is used. */
+/*
+ * Tests that a key that does not cover the buffer closes it, and that the next
+ * one is used.
+ */
 static void test_bad_key(void)
 {
     static const uint8_t types[] = { QRNIC_QPT_RC, QRNIC_QPT_UD };
@@ -880,7 +896,10 @@ static void test_bad_key(void)
     world_free(w);
 }
 
-/* A segment that is too long is an error, and the WQE returns to software. */
+/*
+ * Asserts that a segment that is too long is an error, and that the WQE returns
+ * to software.
+ */
 static void bad_wqe(uint8_t type)
 {
     World *w = world_one(type, true, 1000, 9, 0, 4000);
@@ -902,7 +921,9 @@ static void test_bad_wqe(void)
     bad_wqe(QRNIC_QPT_UD);
 }
 
-/* The limit counts WQEs, so it is reached when a buffer is opened. */
+/*
+ * Tests that the limit counts WQEs, so it is reached when a buffer is opened.
+ */
 static void test_limit(void)
 {
     World *w = world_one(QRNIC_QPT_RC, true, 1000, 2, 0, 4000);
@@ -1126,7 +1147,10 @@ static void test_random(void)
     }
 }
 
-/* An RQ of each kind, with a perfect wire: each message is in order. */
+/*
+ * Asserts that each message is in order in an RQ of each kind, with a perfect
+ * wire.
+ */
 static void in_order(uint8_t type)
 {
     World *w = world_one(type, false, 1500, 50, 5, 10000);

@@ -132,7 +132,7 @@ static void eager(bool bring)
     world_free(w);
 }
 
-/* A middle packet of a message meets the absent page. */
+/* Sends a message of which a middle packet meets the absent page. */
 static void eager_middle(bool bring)
 {
     World *w = world_new(1, 1);
@@ -153,7 +153,9 @@ static void eager_middle(bool bring)
     world_free(w);
 }
 
-/* The response of the read meets the absent page. */
+/*
+ * Sends a rendezvous of which the response of the read meets the absent page.
+ */
 static void rendezvous(bool bring)
 {
     World *w = world_new(1, 1);
@@ -176,7 +178,10 @@ static void rendezvous(bool bring)
     world_free(w);
 }
 
-/* The headers of a rendezvous that software completes meet the absent page. */
+/*
+ * Sends a rendezvous that software completes, and whose headers meet the absent
+ * page.
+ */
 static void left(bool bring)
 {
     World *w = world_new(1, 1);
@@ -198,7 +203,7 @@ static void left(bool bring)
     world_free(w);
 }
 
-/* An unexpected message counts once, even if it arrives twice. */
+/* Asserts that an unexpected message counts once, even if it arrives twice. */
 static void unexpected(bool bring)
 {
     World *w = world_bare(1, 1, NULL);

@@ -104,8 +104,8 @@ static void stop(World *w, unsigned how)
 }
 
 /*
- * The queue pair is destroyed in the middle of messages. A matched message
- * completes; an unexpected one is not counted.
+ * Stops the queue pair in the middle of messages. A matched message completes;
+ * an unexpected one is not counted.
  */
 static void cut_short(unsigned how)
 {
@@ -131,7 +131,10 @@ static void cut_short(unsigned how)
     world_free(w);
 }
 
-/* max_rd_atomic allows four of the reads, and no response arrives. */
+/*
+ * Stops the queue pair in the middle of rendezvous. max_rd_atomic allows four
+ * of the reads, and no response arrives.
+ */
 static void cut_short_rndv(unsigned how, unsigned count)
 {
     World *w = world_new(1, 1);
@@ -208,7 +211,7 @@ static void test_cut_short(void)
     }
 }
 
-/* The list is destroyed before it has completed entries in use. */
+/* Tests a list that is destroyed before it has completed entries in use. */
 static void test_gone(void)
 {
     World *w = world_new(1, 1);
@@ -232,8 +235,8 @@ static void test_gone(void)
 }
 
 /*
- * A device reset in the middle of everything leaves nothing, because the driver
- * frees the memory afterwards.
+ * Tests that a device reset in the middle of everything leaves nothing, because
+ * the driver frees the memory afterwards.
  */
 static void test_reset(void)
 {
@@ -274,8 +277,8 @@ static bool first_of_sender(Sim *s, unsigned from, const uint8_t *frame,
 }
 
 /*
- * A message that has matched an entry waits for a page. A write arrives in its
- * place, which is rejected, and the entry completes.
+ * Sends a message that has matched an entry and waits for a page. A write
+ * arrives in its place, which is rejected, and the entry completes.
  */
 static void other_message(bool adaptive)
 {
@@ -351,8 +354,8 @@ static void test_other_message(void)
 }
 
 /*
- * The write has the mark of adaptive routing, and the connection has the
- * option.
+ * Tests a write that has the mark of adaptive routing, over a connection that
+ * has the option.
  */
 static void test_other_adaptive(void)
 {

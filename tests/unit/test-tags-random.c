@@ -334,7 +334,8 @@ static void test_random(void)
 }
 
 /*
- * The cache has room for one of three queue pairs, while the others match too.
+ * Tests a cache that has room for one of three queue pairs, while the others
+ * match too.
  */
 static void test_contexts(void)
 {

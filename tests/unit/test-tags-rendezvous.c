@@ -87,8 +87,8 @@ static void test_rndv_busy(void)
 }
 
 /*
- * A match in RTR: the data is read in RTS, because a queue pair in RTR may not
- * send requests.
+ * Tests a match in RTR. The data is read in RTS, because a queue pair in RTR
+ * may not send requests.
  */
 static void test_rndv_early(void)
 {
@@ -118,7 +118,10 @@ static void test_rndv_early(void)
     world_free(w);
 }
 
-/* Completed by software: too long, or the queue pair may not read */
+/*
+ * Asserts that software must complete a rendezvous that is too long, or that
+ * the queue pair may not read.
+ */
 static void incomplete(uint32_t room, uint32_t len, bool may_read,
                        uint8_t syndrome)
 {
@@ -161,7 +164,7 @@ static void test_incomplete(void)
     incomplete(1000, 1000, false, QRNIC_SYN_RD_ATOMIC);
 }
 
-/* The sender's wrong key is an error of its own connection. */
+/* Tests that the sender's wrong key is an error of its own connection. */
 static void test_bad_rkey(void)
 {
     World *w = world_new(1, 2);
@@ -183,7 +186,7 @@ static void test_bad_rkey(void)
     world_free(w);
 }
 
-/* The sender has no WQE for the FIN: an event reports that. */
+/* Tests a sender without a WQE for the FIN: an event reports that. */
 static void test_fin_refused(void)
 {
     World *w = world_bare(1, 1, NULL);

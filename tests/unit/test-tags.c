@@ -12,7 +12,10 @@
 
 /* Selection of the entry */
 
-/* The first matching entry of the list is used, in any order of handles. */
+/*
+ * Tests that the first matching entry of the list is used, in any order of
+ * handles.
+ */
 static void test_order(void)
 {
     World *w = world_new(1, 1);
@@ -48,7 +51,7 @@ static void test_order(void)
     world_free(w);
 }
 
-/* A tag with ones outside of its mask matches nothing. */
+/* Tests that a tag with ones outside of its mask matches nothing. */
 static void test_mask(void)
 {
     World *w = world_new(1, 1);
@@ -61,7 +64,10 @@ static void test_mask(void)
     world_free(w);
 }
 
-/* Several packets: the first one matches, the last one completes */
+/*
+ * Tests messages of several packets: the first one matches, the last one
+ * completes.
+ */
 static void test_packets(void)
 {
     World *w = world_new(1, 1);
@@ -74,7 +80,7 @@ static void test_packets(void)
     expect_match(w, 3, 0, QRNIC_WC_SUCCESS, 0, n);
     expect_entry(w, 3, VALID, QRNIC_WC_SUCCESS, 1000);
     expect_eager_data(w, 3, n, 1000);
-    /* Exactly the length of the buffer */
+    /* This message has exactly the length of the buffer. */
     n = send_eager(w, 0, 1, BUFFER - HEADER);
     settle(w);
     expect_match(w, 4, 0, QRNIC_WC_SUCCESS, 0, n);
@@ -122,8 +128,8 @@ static void test_no_tag(void)
 }
 
 /*
- * Without a WQE the device sends an RNR NAK. An entry that is added then
- * matches the retransmitted message.
+ * Tests that the device sends an RNR NAK without a WQE. An entry that is added
+ * then matches the retransmitted message.
  */
 static void test_rnr(void)
 {
@@ -141,7 +147,7 @@ static void test_rnr(void)
     world_free(w);
 }
 
-/* The example of the manual */
+/* Tests the example of the manual. */
 static void test_sync(void)
 {
     World *w = world_new(1, 1);
@@ -191,7 +197,8 @@ static void test_sync(void)
 }
 
 /*
- * An entry that was suspended first becomes the last active entry of the list.
+ * Tests that an entry that was suspended first becomes the last active entry of
+ * the list.
  */
 static void test_put_by_removed(void)
 {
@@ -272,7 +279,7 @@ static uint32_t send_with(World *w, uint8_t opcode, uint32_t imm, uint64_t tag,
     return number;
 }
 
-/* The CQE of the complete data has the additional value. */
+/* Asserts that the CQE of the complete data has the additional value. */
 static void more(uint8_t opcode, uint8_t flag, uint32_t len, bool matched)
 {
     World *w = world_new(1, 1);
@@ -328,8 +335,8 @@ static void test_invalidate(void)
 }
 
 /*
- * A key that must not be invalidated: no NAK is sent, and the completion of the
- * entry has the error.
+ * Tests a key that must not be invalidated. No NAK is sent, and the completion
+ * of the entry has the error.
  */
 static void test_invalidate_refused(void)
 {
@@ -358,7 +365,7 @@ static void test_invalidate_refused(void)
     }
 }
 
-/* A write with immediate data does not match, with any content. */
+/* Tests that a write with immediate data does not match, with any content. */
 static void test_write_immediate(void)
 {
     World *w = world_new(1, 1);
@@ -425,7 +432,7 @@ static void test_operations(void)
     world_free(w);
 }
 
-/* Each rule of operations is broken once. The operation only completes. */
+/* Tests operations that break each rule once. The operation only completes. */
 static void test_bad_operations(void)
 {
     World *w = world_new(1, 1);
@@ -551,7 +558,7 @@ static void test_broken(void)
     broken(no_ring, QRNIC_SYN_WQE_FETCH);
 }
 
-/* An overrun of the CQ stops the list and its queue pairs. */
+/* Tests that an overrun of the CQ stops the list and its queue pairs. */
 static void test_cq_overrun(void)
 {
     World *w = world_new(1, 1);
@@ -567,7 +574,9 @@ static void test_cq_overrun(void)
     world_free(w);
 }
 
-/* The doorbell is lost in a full FIFO; the list is scanned later. */
+/*
+ * Tests that the list is scanned later if its doorbell is lost in a full FIFO.
+ */
 static void test_doorbell_lost(void)
 {
     const SimOptions o = { .doorbell_fifo = 2 };
@@ -646,8 +655,8 @@ static void test_refused(void)
 }
 
 /*
- * The number of entries of all lists is limited, and freed entries are
- * available again.
+ * Tests that the number of entries of all lists is limited, and that freed
+ * entries are available again.
  */
 static void test_all_tags(void)
 {
@@ -670,7 +679,9 @@ static void test_all_tags(void)
     world_free(w);
 }
 
-/* A target has no requester for rendezvous, so no entry may be lost. */
+/*
+ * Tests that a target has no requester for rendezvous, so no entry may be lost.
+ */
 static void test_dynamic_target(void)
 {
     World *w = world_new(1, 1);
@@ -686,9 +697,9 @@ static void test_dynamic_target(void)
 }
 
 /*
- * A search without a match is work. A run has a budget for it, and checks it
- * after some frames. Otherwise a peer could block the main loop with a long
- * list.
+ * Tests that a search without a match is work. A run has a budget for it, and
+ * checks it after some frames. Otherwise a peer could block the main loop with
+ * a long list.
  */
 static void test_work(void)
 {

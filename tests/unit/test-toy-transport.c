@@ -256,7 +256,9 @@ static void world_free(World *w)
     g_assert_cmpuint(toys, ==, 0);
 }
 
-/* All numbers arrive. The wire accepts one frame at a time. */
+/*
+ * Tests that all numbers arrive over a wire that accepts one frame at a time.
+ */
 static void test_packets(void)
 {
     World *w = world_new(1);
@@ -285,7 +287,10 @@ static void test_packets(void)
     world_free(w);
 }
 
-/* The engine accepts only transitions, attributes and values of the table. */
+/*
+ * Tests that the engine accepts only transitions, attributes and values of the
+ * table.
+ */
 static void test_states(void)
 {
     World *w = world_new(2);
@@ -317,8 +322,8 @@ static void test_states(void)
 }
 
 /*
- * ERR flushes, DESTROY_QP fails while the queue pair is in use, RESET
- * initializes again.
+ * Tests that ERR flushes, that DESTROY_QP fails while the queue pair is in use,
+ * and that RESET initializes again.
  */
 static void test_life(void)
 {

@@ -49,7 +49,7 @@ static void world_init(World *w)
     *w = (World) { .p = pair_new(1, &o, NULL) };
     w->n = &w->p->sim->node[0];
     w->e = w->n->engine;
-    /* The largest packets */
+    /* The packets have the largest size. */
     g_assert_cmpint(qrnic_port_modify(w->e, &port).status, ==, QRNIC_ST_OK);
     sim_qp_free(w->p->a.qp);
     sim_qp_free(w->p->b.qp);
@@ -123,7 +123,7 @@ static QrnicResult resize_cq(World *w)
     return qrnic_cq_resize(w->e, w->p->a.qp->cq, &in);
 }
 
-/* All pages of the largest table are absent. */
+/* Returns a key with the largest table, whose pages are all absent. */
 static QrnicMkeyCtx on_demand(World *w)
 {
     return (QrnicMkeyCtx) {
@@ -200,7 +200,7 @@ static QrnicResult resize_srq(World *w)
     return qrnic_srq_resize(w->e, w->srq->number, &in);
 }
 
-/* SET_CONTEXTS requires a device without connections. */
+/* Executes SET_CONTEXTS, which requires a device without connections. */
 static QrnicResult contexts(World *w, bool query)
 {
     const SimOptions o = {
@@ -255,7 +255,10 @@ static QrnicResult multicast(World *w, bool attach)
     return qrnic_multicast_attach(w->e, w->number, &in);
 }
 
-/* Without default, so that the compiler reports a missing command. */
+/*
+ * Executes a command. The switch has no default, so that the compiler reports a
+ * missing command.
+ */
 static QrnicResult command(World *w, enum qrnic_cmd_opcode opcode)
 {
     QrnicDmCtx dm = { .length = DEVICE_MEMORY };
@@ -406,8 +409,8 @@ static QrnicResult command(World *w, enum qrnic_cmd_opcode opcode)
 }
 
 /*
- * In the order of the contract, which creates most objects before it destroys
- * them.
+ * Tests each command in the order of the contract, which creates most objects
+ * before it destroys them.
  */
 static void test_commands(void)
 {

@@ -88,7 +88,10 @@ static void test_leave_sqe(void)
     pair_free(p);
 }
 
-/* As before with a blocked wire, because a flush does not need the wire. */
+/*
+ * Tests the move from SQE to RTS with a blocked wire, because a flush does not
+ * need the wire.
+ */
 static void test_leave_sqe_wire_busy(void)
 {
     Pair *p = uc_pair_new();
@@ -114,7 +117,10 @@ static void test_leave_sqe_wire_busy(void)
     pair_free(p);
 }
 
-/* An impossible record in SQE has no effect, because no WQE was posted. */
+/*
+ * Tests that an impossible record in SQE has no effect, because no WQE was
+ * posted.
+ */
 static void test_record_in_sqe(void)
 {
     Pair *p = uc_pair_new();
@@ -136,7 +142,10 @@ static void test_record_in_sqe(void)
     pair_free(p);
 }
 
-/* A message that is too long is dropped; the queue pair and the WQE stay. */
+/*
+ * Tests that a message that is too long is dropped, and that the queue pair and
+ * the WQE stay.
+ */
 static void test_too_long(void)
 {
     Pair *p = uc_pair_new();
@@ -162,7 +171,9 @@ static void test_too_long(void)
     pair_free(p);
 }
 
-/* Nothing is written of a message whose whole range is not allowed. */
+/*
+ * Tests that nothing is written of a message whose whole range is not allowed.
+ */
 static void test_write_range(void)
 {
     Pair *p = uc_pair_new();
@@ -215,8 +226,8 @@ static bool tap_lose(Sim *s, unsigned from, const uint8_t *frame, size_t len,
 }
 
 /*
- * Messages of three packets, three packets and one. If one packet is lost, its
- * message is not received, the others are, and a counter reports it.
+ * Tests messages of three packets, three packets and one. If one packet is
+ * lost, its message is not received, the others are, and a counter reports it.
  */
 static void test_lost(void)
 {
@@ -275,7 +286,8 @@ static void send_datagram(PairEnd *from, SimQp *q, const QrnicDatagramSeg *to,
 }
 
 /*
- * A datagram that does not fit consumes no WQE, so it cannot reach the limit.
+ * Tests that a datagram that does not fit consumes no WQE, so it cannot reach
+ * the limit.
  */
 static void test_srq_limit(void)
 {
@@ -305,7 +317,9 @@ static void test_srq_limit(void)
     pair_free(p);
 }
 
-/* A CQ error moves all its queue pairs to ERR, QP 1 included. */
+/*
+ * Tests that a CQ error moves all queue pairs of the CQ to ERR, QP 1 included.
+ */
 static void test_gsi_cq_error(void)
 {
     Pair *p = uc_pair_new();
@@ -325,8 +339,8 @@ static void test_gsi_cq_error(void)
 }
 
 /*
- * Many receivers of many datagrams: the work of one run is limited (engine.c: 4
- * rounds of 64 packets; the last group may exceed it).
+ * Tests many receivers of many datagrams. The work of one run is limited
+ * (engine.c: 4 rounds of 64 packets; the last group may exceed it).
  */
 static void test_multicast_budget(void)
 {
@@ -396,7 +410,10 @@ static void test_datagram_sges(void)
         n->memory[from + i] = 0x40 + i;
         sge[i] = (SimSge) { from + i, 1, key };
     }
-    /* At each position of the ring, with a small WQE before it */
+    /*
+     * The large WQE is at each position of the ring, with a small WQE before
+     * it.
+     */
     for (unsigned i = 0; i < 8; i++) {
         QrnicCqe c;
 
@@ -420,7 +437,10 @@ static void test_datagram_sges(void)
     sim_free(s);
 }
 
-/* A WQE of two fetches is rejected for its index: the rest of it is skipped. */
+/*
+ * Tests that a WQE of two fetches is rejected for its index, and that the rest
+ * of it is skipped.
+ */
 static void test_datagram_sges_refused(void)
 {
     Sim *s = sim_new(1, NULL);

@@ -93,7 +93,7 @@ static void writes(Keys *k, uint32_t key, uint64_t remote, uint64_t offset)
     access_key(k, QRNIC_WQE_RDMA_WRITE, key, remote, 100);
     expect_cqe(k->p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
     g_assert_cmpmem(k->p->b.data + offset, 100, k->p->a.data, 100);
-    /* Different data for the next call */
+    /* The next call sends different data. */
     k->p->a.data[0]++;
 }
 
@@ -191,7 +191,10 @@ static void test_window_range(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, b.key, BASE + 8999, 2);
 }
 
-/* The region has the right, the window does not. */
+/*
+ * Tests that an access fails if the region has the right and the window does
+ * not.
+ */
 static void test_window_access(void)
 {
     Keys k = keys_new();
@@ -205,7 +208,8 @@ static void test_window_access(void)
 }
 
 /*
- * A window is never a local key, because local accesses use the region's key.
+ * Tests that a window is never a local key, because local accesses use the
+ * region's key.
  */
 static void test_window_local(void)
 {
@@ -269,8 +273,8 @@ static void test_window_2(void)
 }
 
 /*
- * A type 2 window belongs to its queue pair: no other can use it, not even
- * after DESTROY_QP. Otherwise another connection could use it.
+ * Tests that a type 2 window belongs to its queue pair: no other can use it,
+ * not even after DESTROY_QP. Otherwise another connection could use it.
  */
 static void test_window_2_qp(void)
 {
@@ -409,7 +413,9 @@ static void test_bind_refused(void)
     bind_fails(spoil_read_only, QRNIC_SYN_KEY_ACCESS);
 }
 
-/* Over an unreliable connection an error stops only the send queue. */
+/*
+ * Tests that an error over an unreliable connection stops only the send queue.
+ */
 static void test_window_unreliable(void)
 {
     Keys k = keys_new();
@@ -476,7 +482,7 @@ static void test_fast_reg(void)
     registered(&k, &r);
     writes(&k, r.key, 0x5000, 7 * 4096 + 2048);
     writes(&k, r.key, 0x5000 + 2048 + 4096, 5 * 4096);
-    /* As a local key */
+    /* The window is used as a local key. */
     sim_post_recv(k.p->b.qp, &(SimSge) { 0x5000, 100, r.key }, 1);
     post(&k.p->a, &k.p->b, QRNIC_WQE_SEND, 0, 0, 100);
     run(&k);
@@ -631,7 +637,7 @@ static void send_inv(Keys *k, uint32_t key, uint32_t len)
 }
 
 /*
- * Messages of one packet and of several: the key is invalidated, and the
+ * Tests messages of one packet and of several: the key is invalidated, and the
  * receiver is notified.
  */
 static void test_send_inv(void)
@@ -657,7 +663,10 @@ static void test_send_inv(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, r.key, 0x5000, 1);
 }
 
-/* The data arrived, but the sender may not invalidate this key. */
+/*
+ * Asserts that an invalidation fails if the data arrived, but the sender may
+ * not invalidate this key.
+ */
 static void send_inv_refused(uint32_t (*key)(Keys *k), uint8_t syndrome)
 {
     Keys k = keys_new();
@@ -741,7 +750,9 @@ static void test_once(void)
     pair_free(k.p);
 }
 
-/* The read scatters through the key that is invalidated behind it. */
+/*
+ * Executes a read that scatters through the key that is invalidated behind it.
+ */
 static void fence(bool fenced)
 {
     Keys k = keys_new();
@@ -818,7 +829,7 @@ static void test_modify(void)
     refused(&k, QRNIC_WQE_RDMA_WRITE, k.region, BASE, 1);
 }
 
-/* A null region returns zeros and ignores writes, at any address. */
+/* Tests that a null region returns zeros and ignores writes, at any address. */
 static void test_null(void)
 {
     Keys k = keys_new();

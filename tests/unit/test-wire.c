@@ -182,7 +182,10 @@ static void test_vectors(void)
                  "", 0);
 }
 
-/* Every opcode with every length modulo 4 returns the encoded values. */
+/*
+ * Tests that every opcode with every length modulo 4 returns the encoded
+ * values.
+ */
 static void test_round_trip(void)
 {
     uint8_t frame[1024], data[300];
@@ -276,7 +279,7 @@ static void test_round_trip(void)
     }
 }
 
-/* The ICRC excludes exactly the fields that a router may change. */
+/* Tests that The ICRC excludes exactly the fields that a router may change. */
 static void test_icrc_cover(void)
 {
     static const struct {
@@ -326,7 +329,7 @@ static void test_icrc_cover(void)
 }
 
 /*
- * The cover for networks that rewrite headers: any change before the BTH
+ * Tests the cover for networks that rewrite headers. Any change before the BTH
  * passes, any change behind it does not, and the two covers are distinguished.
  */
 static void test_icrc_transport(void)
@@ -380,8 +383,8 @@ static const uint8_t soft_roce_flush[] = {
 };
 
 /*
- * The ICRC of this packet differs from the standard; that of all others does
- * not.
+ * Tests that the ICRC of this packet differs from the standard, and that of all
+ * others does not.
  */
 static void test_icrc_soft_roce(void)
 {
@@ -452,8 +455,8 @@ static void test_icrc_lengths(void)
 }
 
 /*
- * The buffers for packets have room for the longest headers. Otherwise a packet
- * could overflow its buffer.
+ * Tests that the buffers for packets have room for the longest headers.
+ * Otherwise a packet could overflow its buffer.
  */
 static void test_header_lengths(void)
 {
@@ -465,7 +468,10 @@ static void test_header_lengths(void)
     g_assert_cmpuint(longest, ==, QRNIC_TRANSPORT_HEADER_MAX);
 }
 
-/* A packet without an ICRC check equals the others except for its ICRC. */
+/*
+ * Tests that a packet without an ICRC check equals the others except for its
+ * ICRC.
+ */
 static void test_unchecked(void)
 {
     for (unsigned kind = 0; kind < 6; kind++) {
@@ -514,7 +520,7 @@ static void test_malformed(void)
     QrnicPacket p;
     size_t len = sizeof(write_ipv4);
 
-    /* Truncated anywhere */
+    /* The packet is truncated at any length. */
     for (size_t n = 0; n < len; n++) {
         g_assert_cmpint(parse(&p, write_ipv4, n), ==,
                         QRNIC_PARSE_MALFORMED);
@@ -532,7 +538,7 @@ static void test_malformed(void)
     fix_icrc(frame, sizeof(write_v1), 14, QRNIC_NET_GRH);
     g_assert_cmpint(parse(&p, frame, sizeof(write_v1)), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Transport version */
+    /* The transport version is not 0. */
     memcpy(frame, write_ipv4, len);
     frame[43] |= 1;
     fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
@@ -550,13 +556,13 @@ static void test_malformed(void)
                         QRNIC_PARSE_OPCODE);
         g_assert_cmphex(p.t.dest_qpn, ==, 0x123456);
     }
-    /* Payload in an opcode without payload; pad longer than the rest */
+    /* An opcode without payload has payload. */
     memcpy(frame, write_ipv4, len);
     frame[42] = QRNIC_OP_RC_READ_REQUEST;
     fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, len), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Headers longer than the packet */
+    /* The headers are longer than the packet. */
     memcpy(frame, ack_ipv4_vlan, sizeof(ack_ipv4_vlan));
     frame[46] = QRNIC_OP_RC_COMPARE_SWAP;
     fix_icrc(frame, sizeof(ack_ipv4_vlan), 18, QRNIC_NET_IPV4);
@@ -582,7 +588,7 @@ static void test_crc_agree(void)
 
     g_test_message("clmul: %d, vpclmul: %d", qrnic_crc32_have_clmul(),
                    qrnic_crc32_have_vpclmul());
-    /* The check value of CRC-32 */
+    /* The expected value is the check value of CRC-32. */
     g_assert_cmphex(~qrnic_crc32(QRNIC_CRC32_INIT,
                                  (const uint8_t *)"123456789", 9), ==,
                     0xcbf43926);
@@ -607,7 +613,7 @@ static void test_crc_agree(void)
     g_free(data);
 }
 
-/* An implementation that is wrong for this length at this place only */
+/* The result of crc_broken() is wrong for data of this length only. */
 static size_t broken_len;
 
 static uint32_t crc_broken(uint32_t crc, const uint8_t *data, size_t len)
@@ -621,7 +627,7 @@ static uint32_t crc_dead(uint32_t crc, const uint8_t *data, size_t len)
     return 0;
 }
 
-/* A broken carry-less multiplication is not used. */
+/* Tests that a broken carry-less multiplication is not used. */
 static void test_crc_tried(void)
 {
     g_assert(qrnic_crc32_choose(crc_dead) == qrnic_crc32_slicing);
@@ -641,7 +647,7 @@ static void test_crc_tried(void)
 
 static bool chosen_before_main;
 
-/* A process without a device does not try the implementations. */
+/* Tests that a process without a device does not try the implementations. */
 static void test_crc_first(void)
 {
     g_assert_false(chosen_before_main);
