@@ -42,7 +42,10 @@ static struct ibv_pd *pd;
 static struct ibv_srq *srq;
 static struct ibv_cq *cq;
 static struct ibv_cq_ex *cq_ex;
-/* Queue pairs of cq; the queue pair with the SRQ; the queue pair of cq_ex */
+/*
+ * The queue pairs complete to cq, srq_qp receives from the SRQ, and ex_qp
+ * completes to cq_ex
+ */
 static struct ibv_qp *qps[QPS], *srq_qp, *ex_qp;
 static struct ibv_wc wcs[16];
 static uint8_t payload[32];

@@ -14,7 +14,10 @@ static struct ibv_qp *qp;
 static struct ibv_cq *cq;
 static struct ibv_cq_ex *cq_ex;
 
-/* Calls with one structure each, which return 0 or the error */
+/*
+ * The next functions call the direct interface with one structure each, and
+ * return 0 or the error
+ */
 
 static int create_qp(void *attr, size_t size)
 {

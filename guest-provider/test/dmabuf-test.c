@@ -229,7 +229,10 @@ static void errors(void)
 	CHECK(refused(0, PAGE, 0, fd, IBV_ACCESS_REMOTE_WRITE) == EINVAL);
 	CHECK(refused(0, PAGE, 0, fd, IBV_ACCESS_ON_DEMAND) == EINVAL);
 
-	/* libibverbs supports this only for memory with an address */
+	/*
+	 * The call fails, because libibverbs supports ibv_rereg_mr() only for
+	 * memory with an address
+	 */
 	region = ibv_reg_dmabuf_mr(pd, 0, LENGTH, 0, fd, RIGHTS);
 	CHECK(region);
 	CHECK(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,

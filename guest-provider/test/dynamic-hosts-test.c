@@ -25,12 +25,13 @@
 
 enum what {
 	/*
-	 * Commands for targets: argument is the number of receive WQEs; for
-	 * RECEIVE it is 1 or 0
+	 * Commands for targets, whose argument is the number of receive WQEs.
+	 * The argument of RECEIVE is 1 or 0
 	 */
 	MAKE, DESTROY, POST, RECEIVE,
 	/*
-	 * Commands for the memory of targets: argument is the length at offset
+	 * Commands for the memory of targets, whose argument is the length at
+	 * offset
 	 */
 	READ, WRITE,
 	REGISTER, END
@@ -115,7 +116,7 @@ static unsigned long long counter(const char *name)
 	return value;
 }
 
-/* Functions of the first host */
+/* The next functions run on the first host */
 
 static uint64_t slots_at(uint32_t target)
 {
@@ -264,7 +265,7 @@ static void serve(void)
 		CHECK(!qrnicdv_destroy_mkey(indirect) && !pair_free(&maker));
 }
 
-/* Functions of the second host */
+/* The next functions run on the second host */
 
 static struct answer ask(struct command c, const void *bytes)
 {

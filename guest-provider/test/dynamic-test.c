@@ -23,13 +23,13 @@ struct end {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *ex;
-	/* target: offset of its receive buffers */
+	/* Offset of the receive buffers of a target */
 	size_t offset;
 };
 
 static struct ibv_ah *ah;
 static enum ibv_mtu target_mtu = IBV_MTU_1024;
-/* Idle time of initiators, like an ACK timeout: 4 ms */
+/* Idle time of initiators, coded like an ACK timeout. The value 10 is 4 ms */
 static uint8_t initiator_idle = 10;
 
 static int modify(struct ibv_qp *qp, enum ibv_qp_state state, int mask,
@@ -449,8 +449,8 @@ static void test_empty_pool(void)
 
 	NEED(ah);
 	/*
-	 * One initiator keeps its connection for a second; the other one has
-	 * two tries
+	 * One initiator keeps its connection for a second, and the other
+	 * initiator has two tries
 	 */
 	initiator_idle = QRNIC_DYNAMIC_MAX_IDLE;
 	initiator_make(&a, 0, 7, IBV_MTU_1024);

@@ -28,8 +28,8 @@ static struct ibv_device_attr_ex limits;
 static struct ibv_cq *cq;
 static int wrong, cases;
 /*
- * Error of the largest GID index of the ABI: beyond the table, or an empty
- * entry
+ * Error of the largest GID index of the ABI, which is beyond the table or an
+ * empty entry
  */
 static int last_gid;
 
@@ -535,7 +535,10 @@ static void test_qps(void)
 	end();
 }
 
-/* State transitions of a connected type; each case changes one attribute */
+/*
+ * Calls ibv_modify_qp() with a copy of the attributes. The macros below make a
+ * transition of a connected type, and each case changes one attribute.
+ */
 static int modify(struct ibv_qp *qp, int mask, struct ibv_qp_attr attr)
 {
 	return ibv_modify_qp(qp, &attr, mask);

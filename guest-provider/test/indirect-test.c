@@ -11,7 +11,7 @@
 #include "test.h"
 
 #define KEYS 8
-#define MATRIX 64u		/* rows and columns */
+#define MATRIX 64u		/* Number of rows and columns of the matrix */
 #define ELEMENT sizeof(uint64_t)
 #define ROW (MATRIX * ELEMENT)
 #define LIST 1000u

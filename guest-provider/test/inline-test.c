@@ -16,7 +16,7 @@
 #define DEPTH 16
 #define ALL 0xffffffffu
 
-/* Address of a region, at which the next program has other memory */
+/* Address of a region. The next program has other memory at this address */
 #define PLACE ((uint8_t *)0x200000000000)
 #define PAGE 4096
 

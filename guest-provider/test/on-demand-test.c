@@ -755,7 +755,7 @@ static void test_unfinished_list(void)
 static volatile bool stop;
 static atomic_int may_take;
 
-/* Takes pages away, but keeps their contents. */
+/* Takes pages of the region away from the device, but keeps their contents. */
 static void *take_away(void *unused)
 {
 	uint32_t state = 7;

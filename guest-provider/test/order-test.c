@@ -406,8 +406,8 @@ static void *poll_meanwhile(void *arg)
 static pthread_t poller;
 
 /*
- * Resizes like the device: the CQE is in the new ring, and the old ring has
- * invalid contents.
+ * Resizes the CQ as the device does. The CQE is in the new ring, and the old
+ * ring has invalid contents.
  */
 static int resize_with_poller(void *to)
 {

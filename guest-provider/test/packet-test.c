@@ -450,7 +450,9 @@ static void test_sniffer(void)
 	CHECK(!write_one(connected.qp[0], &sge, 1, IBV_SEND_SIGNALED, 1));
 	CHECK(poll_one(connected.send_cq, &wc) == 1 && !wc.status);
 	CHECK(!memcmp(buffer, buffer + HALF, 256));
-	/* Other traffic may arrive between, so the test searches the frames */
+	/*
+	 * Other traffic may arrive between, so the test searches for the frames
+	 */
 	while (!seen && poll_one(p.recv_cq, &wc) == 1) {
 		CHECK(!wc.status);
 		seen = memmem(buffer + BUFFER_SIZE / 4 + wc.wr_id * 2048,

@@ -324,7 +324,10 @@ static void post_every_operation(struct ibv_qp_ex *ex, uint64_t *local,
 	ex->wr_id = 5;
 	ibv_wr_rdma_read(ex, mr->rkey, (uintptr_t)&remote[100]);
 	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)&local[20], 16);
-	/* Without the fence the atomic might execute before the read */
+	/*
+	 * The fence is needed, because the atomic might otherwise execute
+	 * before the read
+	 */
 	ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
 	ex->wr_id = 6;
 	ibv_wr_atomic_fetch_add(ex, mr->rkey, (uintptr_t)&remote[100], 3);

@@ -42,9 +42,9 @@ struct address {
 /* Memory that the processes of a host share */
 struct shared {
 	pthread_barrier_t barrier;
-	struct address here[MOST];	/* one for each process */
+	struct address here[MOST];	/* Addresses, one for each process */
 	struct address there[MOST];
-	/* keys of the carriers, which must not leave the host */
+	/* Keys of the carriers, which must not leave the host */
 	uint64_t keys[MOST];
 	atomic_uint good;
 };

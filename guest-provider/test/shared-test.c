@@ -849,12 +849,13 @@ static void test_owner_killed(void)
 
 struct haste {
 	atomic_uint number;
-	uint64_t key;			/* written before the number */
+	/* Key of the carrier, which is written before the number */
+	uint64_t key;
 };
 
 /*
- * Creates carriers and destroys them while a member is joining: at once, or so
- * late that it has joined.
+ * Creates carriers and destroys them while a member is joining. The destruction
+ * comes at once, or so late that the member has joined.
  */
 static void __attribute__((noreturn)) owner_in_haste(const char *name,
 						     struct haste *haste)

@@ -23,7 +23,8 @@
 #define OFFER QRNIC_ECE_SHARE_OFFER
 #define ANSWER QRNIC_ECE_SHARE_ANSWER
 
-static struct ibv_context *other;	/* the other process */
+/* Context that acts as the other process */
+static struct ibv_context *other;
 static int other_gid_index = -1;
 
 /* A queue pair of a process and its objects */
@@ -32,7 +33,8 @@ struct end {
 	struct ibv_mr *mr;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	size_t at;			/* offset of its half of the buffer */
+	/* Offset of this end's half of the buffer */
+	size_t at;
 };
 
 static struct end end_in(struct ibv_context *process, size_t at)
@@ -301,8 +303,8 @@ static void test_unasked(void)
 	CHECK(!query(&one));
 	end_free(&one);
 	/*
-	 * The accepting end does the same: in RESET, after a query of its own
-	 * options
+	 * The accepting end ignores an unrequested answer too, in RESET after a
+	 * query of its own options
 	 */
 	one = end_in(context, 0);
 	offered_by(&one);
@@ -374,8 +376,8 @@ static void test_gone(void)
 	works(&one, &two);
 	end_free(&two);
 	/*
-	 * The end of the process is not yet noticed: the same offer gets
-	 * another answer
+	 * The device has not yet noticed the end of the process, so the same
+	 * offer gets another answer
 	 */
 	three = end_in(context, 0);
 	four = end_in(other, HALF);
@@ -546,7 +548,9 @@ static void test_other_network(void)
 	test_stranger(become_other_network);
 }
 
-/* Moves to RTR over the path of gid_index, with a wrong attribute. */
+/*
+ * Moves a queue pair to RTR over the path of gid_index, with a wrong attribute.
+ */
 static int to_rtr_wrong(struct ibv_qp *qp, enum ibv_mtu mtu, int without)
 {
 	struct ibv_qp_attr attr = {

@@ -15,7 +15,7 @@
 #define BUFFERS 8
 #define SIZE (HALF / BUFFERS)
 #define LONGEST 5000u
-#define MESSAGES 100u		/* in a buffer */
+#define MESSAGES 100u		/* Messages in a buffer */
 #define ALIGN 64
 #define GRH 40
 #define WINDOW 24

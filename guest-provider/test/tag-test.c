@@ -19,16 +19,16 @@
 #define MOVING_TAGS 64u
 #define CANCELS 500u
 #define BAD_HEADERS 7
-/* wr_id of work requests that the receiver posts */
+/* Values of wr_id of work requests that the receiver posts */
 #define OF_READ (1ull << 32)
 #define OF_FIN (2ull << 32)
 #define OF_CANCEL (1ull << 32)
 
-/* head and tail of the software list, or NONE */
+/* Head and tail of the software list, or NONE */
 static uint32_t first, last;
 static uint32_t listed, completed, finished, unexpected, told, sent;
 static uint32_t under_way[QPS];
-static uint32_t slots_used;		/* one bit for each slot in use */
+static uint32_t slots_used;		/* Slots in use, one bit for each */
 static bool sync_wanted;
 
 /* Lists of the moving test: one queue for each kind of message */
@@ -395,7 +395,7 @@ static void moving_deleted(const struct completion *c)
 	if (c->wr_id & OF_CANCEL) {
 		i = c->wr_id & ~OF_CANCEL;
 		/*
-		 * A message was faster than the cancel; its completion may
+		 * A message was faster than the cancel, and its completion may
 		 * follow
 		 */
 		if (c->status == IBV_WC_TM_ERR)
@@ -591,7 +591,8 @@ static void test_unexpected(void)
 	CHECK(!tell(2, IBV_OPS_SIGNALED));
 	expect(IBV_WC_TM_SYNC, NONE, 0);
 	/*
-	 * The entry is in use now. An entry that was in use before always was.
+	 * Entry 3 is active from now on, because both unexpected messages are
+	 * reported. Entry 2 was added before them and was always active.
 	 */
 	message_send(5, 0);
 	expect(IBV_WC_TM_RECV, 3, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID);
@@ -601,8 +602,8 @@ static void test_unexpected(void)
 	CHECK(expect(IBV_WC_TM_RECV, 2, IBV_WC_TM_DATA_VALID).length == 4001);
 	expect_data(2, 4);
 	/*
-	 * Both counts are errors: more messages than were received, and less
-	 * than before
+	 * Both counts are errors, because one exceeds the received messages,
+	 * and the other is less than before
 	 */
 	CHECK(!tell(3, 0));
 	expect_error(IBV_WC_LOC_QP_OP_ERR, NONE, QRNIC_SYN_TAG_COUNT);

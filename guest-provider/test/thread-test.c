@@ -459,7 +459,7 @@ static size_t shared_source(uint32_t i)
 	return i * 997 % SHARED_SOURCES;
 }
 
-/* Some of the lengths fit into a CQE */
+/* Returns the length of message i. Some of the lengths fit into a CQE. */
 static uint32_t shared_length(uint32_t i)
 {
 	return 1 + (i % 3 ? i * 37 % SHARED_BYTES : i % 30);
@@ -604,7 +604,10 @@ static void test_resize_srq(void)
 	CHECK(!pair_free(&shared) && !ibv_destroy_srq(shared.srq));
 }
 
-/* The kernel lists the memory types of mappings by physical address */
+/*
+ * Tests that the doorbell page of the process is mapped write-combining. The
+ * kernel lists the memory types of mappings by physical address.
+ */
 static void test_write_combining(void)
 {
 	char path[300], line[300], type[64];

@@ -1192,7 +1192,10 @@ static void test_many_domains(void)
 	}
 }
 
-/* Waits until a counter of the port exceeds a value; -1: only reads it. */
+/*
+ * Waits until a counter of the port exceeds a value, and returns the counter.
+ * With the value -1 the function only reads the counter.
+ */
 static int64_t counter_over(const char *name, int64_t before)
 {
 	uint64_t end = now_ms() + SECONDS * 1000;

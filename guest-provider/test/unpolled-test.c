@@ -211,7 +211,10 @@ static int receive_post(void)
 	return err;
 }
 
-/* Posts as many receives as there is space for, and returns their number. */
+/*
+ * Posts as many receive WQEs as the queue has space for, and returns their
+ * number.
+ */
 static uint32_t receives_post(void)
 {
 	uint32_t posted = 0;
