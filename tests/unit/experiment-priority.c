@@ -138,7 +138,7 @@ static void measure(uint32_t flows, const Mode *mode, uint32_t writes)
     int64_t start, begin, next = b->sim->now + 10 * PAUSE_NS;
     uint64_t sent;
 
-    /* Until all flows have begun */
+    /* The loop runs until all flows have begun. */
     while (b->sim->now < next) {
         step(b);
     }

@@ -164,7 +164,10 @@ static void test_reversed(void)
     Pair *p = adaptive_pair(&w, QRNIC_QPO_ADAPTIVE_ROUTING, false);
     QrnicCqe c;
 
-    /* Posted here, so that the ACK of acquaint() has the credits. */
+    /*
+     * The receive WQEs are posted here, so that the ACK of acquaint() has the
+     * credits.
+     */
     post_recv(&p->b, 0, 16);
     acquaint(p, &w);
     w.reverse = 5;

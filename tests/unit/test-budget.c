@@ -224,7 +224,10 @@ static void test_path_changes(void)
     back = sim_counter(n, QRNIC_COUNTER_ROCE_LOOPBACK_PACKETS);
     g_assert_cmpuint(back, ==, 2);
     for (unsigned i = 0; i < 2; i++) {
-        /* First without the GID entry, then with another MAC address */
+        /*
+         * The first round has no GID entry, and the second has another MAC
+         * address.
+         */
         uint64_t frames = p->sim->frames;
 
         if (i) {

@@ -578,7 +578,7 @@ static void test_dynamic(void)
     build(&f);
     inject(to, &f);
     g_assert_cmpuint(sim_counter(b, QRNIC_COUNTER_RP_CNP_IGNORED), ==, 1);
-    /* A source that is not the peer of the current connection */
+    /* The source of this CNP is not the peer of the current connection. */
     f = frame_to(q, to);
     f.spec.sgid[15] = 99;
     build(&f);

@@ -697,7 +697,8 @@ static void run_course(const Course *c)
                    m.current, m.early, m.late);
     g_assert_cmpuint(m.frames, >, 15);
     /*
-     * In frames: one rounding to a nanosecond for each rate, and that of alpha
+     * The limits are in frames. Each rate is rounded to a nanosecond once, and
+     * alpha is rounded too.
      */
     g_assert_cmpfloat(m.early, <, 0.01);
     g_assert_cmpfloat(m.late, <, 0.01);
@@ -1199,7 +1200,7 @@ static void test_most_bytes(void)
     c.rp_time_reset = 131071;
     set(n, &c);
     cnp_inject(p->a.qp, p->b.qp);
-    /* Two increases, of which the second is an additive one */
+    /* The rate increases twice, and the second increase is an additive one. */
     for (unsigned i = 0; i < 8; i++) {
         g_assert_nonnull(qp->congestion);
         qrnic_congestion_charge(n->engine, qp, 1u << 30);

@@ -202,7 +202,7 @@ static void test_resize_turns_refused(void)
 
     sim_connect(q, other, NULL);
     nops(p, q, 1020);
-    /* More than 1024 CQEs at the end */
+    /* More than 1024 CQEs arrive at the end. */
     r = resize_in_turns(p, q, 10, 32, &more);
     g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);
     g_assert_cmpint(r.syndrome, ==, QRNIC_CQ_RESIZE_LOG_SIZE_OFFSET);

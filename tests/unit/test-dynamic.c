@@ -531,7 +531,7 @@ static bool fault_tap(Sim *s, unsigned from, const uint8_t *frame, size_t len,
     }
     if (f->twice) {
         s->tap = NULL;
-        /* Repeats only this packet; the caller resets it */
+        /* Only this packet is repeated, because the caller resets s->repeat. */
         s->repeat = 1000;
         return true;
     }
@@ -640,7 +640,7 @@ static void random_post(Random *x, unsigned i)
     GRand *r = x->w->sim->rand;
     unsigned n = x->posted[i]++;
     Op *o = &x->op[i][n];
-    /* An area for each initiator, behind the receive buffers */
+    /* Each initiator has an area behind the receive buffers. */
     uint64_t remote = SLOTS * SLOT + i * 32768 + (n % 15) * AREA;
 
     o->opcode = opcodes[g_rand_int_range(r, 0, ARRAY_SIZE(opcodes))];
@@ -1052,7 +1052,10 @@ static void test_dead_initiator(void)
     run(w);
     expect_cqe(w->initiator[1], QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
     g_assert_cmpint(count(w, 1, QRNIC_COUNTER_DYNAMIC_EXPIRED), ==, 1);
-    /* The WQE that the first initiator's message had consumed */
+    /*
+     * The message is in the WQE that the first initiator's message had
+     * consumed.
+     */
     expect_recv(w, 0, 1, 0, 2000);
     w->initiator[0] = w->initiator[1];
     w->initiators = 1;
@@ -1197,7 +1200,7 @@ static void test_lies(void)
     t.connection = seen_connection;
     t.src_qpn++;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
-    /* Requests of this connection, to another GID than before */
+    /* These requests of this connection are to another GID than before. */
     t.src_qpn--;
     other.gid[15] ^= 1;
     g_assert_cmpint(qrnic_gid_set(w->sim->node[1].engine, 4, &other).status,
@@ -1207,11 +1210,11 @@ static void test_lies(void)
     t = of(w, 1, QRNIC_OP_DC_DISCONNECT, psn + 1);
     t.connection = seen_connection - 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
-    /* An old CONNECT that the network has delayed */
+    /* The network has delayed this old CONNECT. */
     t = of(w, 1, QRNIC_OP_DC_CONNECT, psn);
     t.connection = seen_connection - 1;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_CONNECTION);
-    /* Opcodes of the other half, and of other services */
+    /* These opcodes are of the other half, and of other services. */
     t = of(w, 1, QRNIC_OP_DC_ACCEPT, psn);
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_OPCODE);
     t = of(w, 1, QRNIC_OP_DC_ACK, psn);
@@ -1230,7 +1233,8 @@ static void test_lies(void)
     t.dest_qpn++;
     drops(w, 1, &t, QRNIC_COUNTER_RX_DROP_NO_QP);
     /*
-     * Responses of another connection and another target; a CNAK that is late
+     * These responses are of another connection and another target. Then a CNAK
+     * is late.
      */
     t = of(w, 0, QRNIC_OP_DC_ACK, psn);
     t.connection = seen_connection + 1;

@@ -325,7 +325,9 @@ static void test_random(void)
         for (size_t k = 0; k < len; k++) {
             frame[k] = g_test_rand_int();
         }
-        /* A valid beginning, so that each branch is reached */
+        /*
+         * The frame begins with valid headers, so that each branch is reached.
+         */
         frame_of(was, begins);
         memcpy(frame, begins, MIN(MIN(len, was->len), 14 + i % 40));
         h = walk_at_edge(frame, len);

@@ -219,7 +219,7 @@ static void test_joined(void)
     g_assert_cmpmem(a + 101, 4000, b + 20, 4000);
     /* Packets of 1024 bytes: the first covers three pieces. */
     g_assert_cmpuint(counter(&k, QRNIC_COUNTER_PIECES), ==, 3 + 4);
-    /* A read from the middle of the key */
+    /* The peer reads from the middle of the key. */
     access_key(&k, QRNIC_WQE_RDMA_READ, s.key, s.start + 99, 50);
     expect_cqe(k.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
     g_assert_cmpmem(a, 1, b + 5099, 1);

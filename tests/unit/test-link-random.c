@@ -187,7 +187,7 @@ static void env_timer_arm(void *opaque, int64_t deadline_ns)
 
 static uint32_t env_random(void *opaque)
 {
-    /* Near the end of the number range in half of the cases */
+    /* The number is near the end of the number range in half of the cases. */
     uint32_t n = g_rand_int(((End *)opaque)->world->rand);
 
     return n & 1 ? n | 0xffffff00 : n;

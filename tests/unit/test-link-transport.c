@@ -29,7 +29,7 @@ static void round_of_each(Pair *p)
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_WQE_SEND);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE);
     expect_cqe(p->a.qp, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_READ);
-    /* Two completions of b, in either order */
+    /* Node b has two completions, in either order. */
     expect_status(p->b.qp, QRNIC_WC_SUCCESS);
     expect_status(p->b.qp, QRNIC_WC_SUCCESS);
     expect_no_cqe(p->b.qp);

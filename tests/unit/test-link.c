@@ -402,7 +402,7 @@ static void test_greeting_is_rare(void)
     Rig *r = greeting();
 
     pass(r, 60000 * MS);
-    /* 10 ms, doubled up to 10 s */
+    /* The interval is 10 ms, doubled up to 10 s. */
     g_assert_cmpuint(r->sent->len, >=, 10);
     g_assert_cmpuint(r->sent->len, <=, 16);
     while (r->sent->len) {

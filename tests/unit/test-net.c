@@ -235,8 +235,8 @@ static void test_tail_drop(void)
 static void test_pfc(void)
 {
     /*
-     * Headroom for the frames in flight until the pause works: the round trip,
-     * and a frame at each side
+     * The headroom is for the frames in flight until the pause works: the round
+     * trip, and a frame at each side.
      */
     NetOptions o = {
         .pfc = 1, .xoff = 20000, .xon = 10000, .headroom = 20000,
@@ -407,7 +407,10 @@ static uint64_t lost(const NetLoss *loss, uint32_t count)
 static void test_loss(void)
 {
     const NetLoss uniform = { .loss = NET_MILLION / 100 };
-    /* A tenth of the time in the bad state, with half of the frames lost */
+    /*
+     * A tenth of the time is in the bad state, in which half of the frames are
+     * lost.
+     */
     const NetLoss bursts = {
         .to_bad = NET_MILLION / 90, .to_good = NET_MILLION / 10,
         .loss_bad = NET_MILLION / 2,
@@ -428,7 +431,7 @@ static void test_loss(void)
     g_assert_cmpuint(n, >=, 100000 / 82 - 1);
     g_assert_cmpuint(n, <=, 100000 / 81 + 1);
     n = lost(&flaps, 50000);
-    /* 4.096 ms: ten periods, and most of the next pause */
+    /* 4.096 ms are ten periods, and most of the next pause. */
     g_assert_cmpuint(n, >, 13360);
     g_assert_cmpuint(n, <, 13400);
 }

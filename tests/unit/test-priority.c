@@ -190,7 +190,7 @@ static void test_starvation(void)
         }
         run(w);
         g_assert_cmpuint(w->frames, ==, FRAMES);
-        /* While all of them have work */
+        /* In this time all of the queue pairs have work. */
         for (unsigned t = 0; t < 2 * bound + 20; t++) {
             unsigned i = w->order[t * TURN];
 

@@ -166,7 +166,10 @@ static void test_values(void)
     rtr = sim_attr_rtr(q, p->b.qp);
     BAD(rtr, path_mtu, 0, PATH_MTU);
     BAD(rtr, path_mtu, 6, PATH_MTU);
-    /* A path MTU above the port's, and the largest valid one */
+    /*
+     * The first path MTU is above the port's, and the second is the largest
+     * valid one.
+     */
     g_assert_cmpint(qrnic_port_modify(q->node->engine, &small).status, ==,
                     QRNIC_ST_OK);
     BAD(rtr, path_mtu, QRNIC_MTU_2048, PATH_MTU);
@@ -396,7 +399,7 @@ static void test_doorbells_lost(void)
     Pair *p = pair_new(1, &options, NULL);
     SimNode *n = p->a.qp->node;
 
-    /* The whole share of the page in the FIFO */
+    /* The doorbells occupy the whole share of the page in the FIFO. */
     ring_rq(p->a.qp, 512);
     post(&p->a, &p->b, QRNIC_WQE_RDMA_WRITE, 0, 0, 100);
     g_assert_cmpint(sim_counter(n, QRNIC_COUNTER_DOORBELLS_DROPPED), ==, 1);

@@ -993,7 +993,7 @@ static void test_cq_error_many(void)
         g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
     }
     sim_connect(a, b, NULL);
-    /* Nearly full with unconsumed events */
+    /* The EQ is nearly full with unconsumed events. */
     for (int i = 0; i < 100; i++) {
         qrnic_event_async(n->engine, QRNIC_EVENT_PORT_UP, 0, 1, 0);
     }
@@ -1238,7 +1238,7 @@ static void test_rnr_resent_lost(void)
     g_assert_cmpint(answers.n, ==, 2);
     g_assert_cmphex(answers.t[1].syndrome, ==, QRNIC_NAK_SEQUENCE);
     g_assert_cmphex(answers.t[1].psn, ==, PSN);
-    /* One for each sequence gap */
+    /* One NAK is sent for each sequence gap, so this packet causes none. */
     send_crafted_quick(p, t, 10);
     settle(p);
     g_assert_cmpint(answers.n, ==, 2);
@@ -1352,7 +1352,10 @@ static void test_failed_compare_writes_nothing(gconstpointer glob)
         pair_free(p);
         return;
     }
-    /* As one access there is no read behind which a CPU could store. */
+    /*
+     * The atomic is one access, so there is no read behind which a CPU could
+     * store.
+     */
     g_assert_cmphex(ldq_le_p(p->b.data + 8), ==, 0x1111);
     wr.compare = 0x1111;
     sim_post_send(p->a.qp, &wr);

@@ -359,7 +359,7 @@ static void test_ack_coalescing(void)
     expect_no_cqe(p->a.qp);
     g_assert_cmpint(seen.n[0], ==, 200);
     g_assert_cmpint(seen.n[1], <, 10);
-    /* 200 blocks of 64 bytes, in reads of up to 8 */
+    /* 200 blocks of 64 bytes are fetched, in reads of up to 8 blocks. */
     g_assert_cmpint(sim_counter(p->a.qp->node, QRNIC_COUNTER_WQE_FETCHES), ==,
                     25);
     pair_free(p);

@@ -27,7 +27,7 @@ static void test_psn(void)
 
 static void test_credits(void)
 {
-    /* Some lines of table 49 of the specification */
+    /* These are some lines of table 49 of the specification. */
     g_assert_cmpint(qrnic_credits_decode(0), ==, 0);
     g_assert_cmpint(qrnic_credits_decode(4), ==, 4);
     g_assert_cmpint(qrnic_credits_decode(5), ==, 6);

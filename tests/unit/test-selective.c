@@ -202,7 +202,10 @@ static void test_tail(void)
         g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_PROBES), ==, times);
         g_assert_cmpuint(counter_a(p, QRNIC_COUNTER_RETRANSMISSIONS), ==,
                          times);
-        /* 2 us of round trip; twice that and a deviation, doubled each time */
+        /*
+         * The round trip is 2 us. The time is twice that and a deviation,
+         * doubled each time.
+         */
         g_assert_cmpint(p->sim->now - start, <, 100 * SIM_US);
         pair_free(p);
     }
@@ -338,7 +341,7 @@ static void test_sack_bits(void)
     sim_run(p->sim, p->sim->now + SIM_US);
     g_assert_cmpuint(w.sacks, ==, 1);
     g_assert_cmpuint(w.sack_missing, ==, 1);
-    /* 2, 3, 5, 6, 7, relative to 1 */
+    /* The bits stand for the PSNs 2, 3, 5, 6 and 7, relative to 1. */
     g_assert_cmphex(w.arrived[0], ==, 0x6e);
     for (unsigned i = 1; i < sizeof(w.arrived); i++) {
         g_assert_cmphex(w.arrived[i], ==, 0);

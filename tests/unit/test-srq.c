@@ -340,7 +340,7 @@ static void test_last_wqe(void)
     sim_ring_sq(x->to[0]);
     sim_run(x->sim, 40 * SIM_US);
     expect_no_event(b);
-    /* A queue pair without a consumed WQE */
+    /* This queue pair has no consumed WQE. */
     sim_modify(x->to[1], &err);
     sim_run(x->sim, 50 * SIM_US);
     expect_no_cqe(x->to[1]);
@@ -769,7 +769,7 @@ static void test_resize_refused(void)
                     QRNIC_ST_DMA);
     g_assert_cmpint(qrnic_srq_resize(e, 12, &good).status, ==,
                     QRNIC_ST_BAD_OBJECT);
-    /* An armed limit that the smaller ring cannot reach */
+    /* The smaller ring cannot reach this armed limit. */
     for (unsigned i = 0; i < 9; i++) {
         shared_post(x);
     }

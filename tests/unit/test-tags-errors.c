@@ -112,7 +112,7 @@ static void cut_short(unsigned how)
     World *w = world_new(1, 2);
     uint32_t n;
 
-    /* Eager, the first of several packets */
+    /* The message is eager, and only the first of its packets arrives. */
     add(w, 0, 1, ALL);
     settle(w);
     w->gap = 1;

@@ -637,7 +637,7 @@ static void test_refused(void)
     refused(w, stream->number, &good, QRNIC_ST_BAD_PARAM, 0xffffffff);
     sim_srq_free(stream);
     sim_srq_free(srq);
-    /* Valid users of such an SRQ */
+    /* These are valid users of such an SRQ. */
     qp.type = QRNIC_QPT_UD;
     r = qrnic_qp_create(w->b->engine, &qp);
     g_assert_cmpint(r.status, ==, QRNIC_ST_BAD_PARAM);

@@ -454,7 +454,10 @@ static void test_datagram_sges_refused(void)
     QrnicCqe c;
 
     for (unsigned i = 0; i < QRNIC_MAX_SGE; i++) {
-        /* Looks like the control segment of a WQE with as many segments */
+        /*
+         * These bytes look like the control segment of a WQE with as many
+         * segments.
+         */
         sge[i] = (SimSge) { 0x24, 0x24, 0x24 };
     }
     sim_post_send_quiet(a, &wr);

@@ -489,7 +489,10 @@ static void test_fast_reg(void)
     expect_cqe(k.p->b.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RECV);
     expect_cqe(k.p->a.qp, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND);
     g_assert_cmpmem(k.p->b.data + 7 * 4096 + 2048, 100, k.p->a.data, 100);
-    /* Repeated in one chain, with the same list and other pages in it */
+    /*
+     * The registration is repeated in one chain, with the same list and other
+     * pages in it.
+     */
     stq_le_p(k.p->b.qp->node->memory + r.table.root, k.p->b.addr + 4096 * 20);
     local(k.p->b.qp, QRNIC_WQE_LOCAL_INV, 0, r.key, NULL, NULL);
     r.key++;

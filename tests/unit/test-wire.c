@@ -544,7 +544,7 @@ static void test_malformed(void)
     fix_icrc(frame, len, 14, QRNIC_NET_IPV4);
     g_assert_cmpint(parse(&p, frame, len), ==,
                     QRNIC_PARSE_MALFORMED);
-    /* Opcodes of other transports */
+    /* These opcodes are of other transports. */
     for (int op = 0; op < 256; op++) {
         if (qrnic_opcode_info(op)->flags & QRNIC_OPF_DEFINED) {
             continue;

@@ -28,7 +28,10 @@ uint32_t fuzz_number(Bytes *b)
         return -(uint32_t)which;
     }
     if (how < 0xe0) {
-        /* A limit of the hardware interface, or that limit plus or minus 1 */
+        /*
+         * The result is a limit of the hardware interface, or that limit plus
+         * or minus 1.
+         */
         return fuzz_contract_numbers[which %
                                      ARRAY_SIZE(fuzz_contract_numbers)] +
                how % 3 - 1;
