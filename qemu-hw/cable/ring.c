@@ -2,8 +2,9 @@
  * qrnic cable: the rings in the shared memory of a cable
  *
  * cable.c calls these functions in the main loop only, so they need no lock.
- * The order of memory accesses synchronizes both ends. In the shared memory,
- * the sender writes PRODUCED and ROOM_AT, and the receiver writes CONSUMED and
+ * Only qrnic_cable_ring_bytes() is also called by the thread of reader.c. The
+ * order of memory accesses synchronizes both ends. In the shared memory, the
+ * sender writes PRODUCED and ROOM_AT, and the receiver writes CONSUMED and
  * WAKE_AT. An event is requested for the index at WAKE_AT or ROOM_AT.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later

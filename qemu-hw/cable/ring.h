@@ -14,7 +14,7 @@
 
 #include "qrnic_hw.h"
 
-/* Size of the shortest frame */
+/* Size of the shortest frame, an Ethernet header */
 #define QRNIC_CABLE_SHORTEST 14
 
 typedef struct QrnicRingShape {

@@ -95,7 +95,7 @@ void qrnic_command_reset(QrnicDevice *d);
  * qrnic_command_enabled:
  * @d: the device
  *
- * Returns: true if the command queue is enabled
+ * Returns: true if the command queue is enabled. Not entered.
  */
 bool qrnic_command_enabled(const QrnicDevice *d);
 /**
@@ -127,7 +127,7 @@ const char *qrnic_command_event(QrnicDevice *d, uint32_t value,
  * qrnic_command_pending:
  * @d: the device
  *
- * Returns: true if a command may be pending
+ * Returns: true if a command may be pending. Not entered.
  */
 bool qrnic_command_pending(const QrnicDevice *d);
 /**

@@ -110,8 +110,8 @@ QrnicLinkParse qrnic_link_parse(QrnicLinkHeader *h, const uint8_t *frame,
         return QRNIC_LINK_BAD_CRC;
     }
     /*
-     * The payload must not be a link frame, because a port must not accept link
-     * frames from a guest.
+     * The payload must not be a link frame, because qrnic_link_send() of an
+     * honest peer never accepts such a payload.
      */
     if (frame[VERSION] != QRNIC_LINK_VERSION || !fields_are_good(h) ||
         (h->length && qrnic_link_kind(payload, h->length) == QRNIC_LINK_OURS)) {

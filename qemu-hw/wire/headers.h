@@ -98,7 +98,7 @@ static inline bool qrnic_headers_have_ip(const QrnicHeaders *h)
 
 /*
  * Returns the offset of the end of the TCP header, by its data offset. The
- * caller has checked that h->l4_len is not 0.
+ * caller has checked that the frame contains the fixed header of TCP.
  */
 static inline size_t qrnic_headers_tcp_end(const QrnicHeaders *h)
 {

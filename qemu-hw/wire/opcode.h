@@ -151,7 +151,7 @@ enum qrnic_bth_opcode {
 #define QRNIC_HDR_CNAK          (1u << 11)
 #define QRNIC_HDR_SACK          (1u << 12)      /* contents of a SACK */
 #define QRNIC_HDR_CNP           (1u << 13)      /* reserved bytes of a CNP */
-#define QRNIC_HDR_CARRIER       (1u << 14)      /* sender of a carrier */
+#define QRNIC_HDR_CARRIER       (1u << 14)      /* number of the carrier QP */
 
 /* Properties of the opcodes */
 #define QRNIC_OPF_DEFINED       (1u << 16)

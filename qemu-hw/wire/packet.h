@@ -50,8 +50,8 @@ typedef enum QrnicCnak {
 /* the sender supports selective repeat */
 #define QRNIC_MARK_SELECTIVE    0x01
 /*
- * Number of the transmission of a request, modulo 8. A response has the number
- * of its request.
+ * Number of the transmission of a request, from 0 on, modulo 8. A response has
+ * the number of its request.
  */
 #define QRNIC_MARK_TRANSMISSION(n)  (((n) & 7) << 4)
 #define QRNIC_MARKED_TRANSMISSION(mark) ((mark) >> 4 & 7)

@@ -76,8 +76,8 @@ static QrnicPieces *pieces_decode(const QrnicIndirectSeg *s,
             return NULL;
         }
         /*
-         * Limit the length of a piece, so that the sum of all pieces cannot
-         * overflow. A longer piece exceeds the maximum in any case.
+         * The length of a piece is limited, so that the sum of all pieces
+         * cannot overflow. A longer piece exceeds the maximum in any case.
          */
         p->period += MIN(in.length, QRNIC_MAX_MR_SIZE + 1);
         p->piece[i] = (Piece) {

@@ -532,8 +532,8 @@ void qrnic_key_user_gone(QrnicEngine *e, const QrnicKeyUser *user);
  * @e: the engine
  * @count: max_pieces of a new indirect key; 0 for other types
  *
- * Reserves pieces for the whole life of a key, so that registrations cannot
- * fail for lack of memory.
+ * Reserves pieces for the whole life of a key, so that a later registration
+ * cannot exceed the limit of all keys together.
  *
  * Returns: true, or false if the limit of the device is exceeded
  */

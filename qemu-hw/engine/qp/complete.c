@@ -2,9 +2,10 @@
  * qrnic engine, layer qp: completions
  *
  * Builds CQEs and appends them to CQs. Requesters, qrnic_transmit() and the
- * flush complete send WQEs; inbound.c and ud.c complete receive WQEs. Nothing
- * is kept between calls, except sq.completed: software may reuse the slots
- * before it. If the CQ is in error, the queue pair goes to ERR.
+ * flush complete send WQEs; the files of transport/ and the flush complete
+ * receive WQEs. Nothing is kept between calls, except sq.completed: software
+ * may reuse the slots before it. If the CQ is in error, the queue pair goes to
+ * ERR.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -424,8 +424,8 @@ static void frames_deliver(QrnicEngine *e)
         h = qrnic_headers_walk(f->data, f->len);
         e->fabric->receivers->roce(e, &h, f->loopback);
         /*
-         * The receiver clears x->delivered if the frame must stay buffered,
-         * because its queue pair waits again.
+         * The function frame_keep() clears x->delivered if the frame must stay
+         * buffered, because its queue pair waits again.
          */
         if (x->delivered) {
             frame_free(x, f);

@@ -14,8 +14,8 @@
 #include "engine/qp/qp_private.h"
 
 /*
- * Creates an empty table. Numbers 0 and 1 are unused, because they are QP 0 and
- * QP 1 of the InfiniBand specification.
+ * Creates an empty table. The table assigns no number below 2, because 0 and 1
+ * are QP 0 and QP 1 of the InfiniBand specification. Only the GSI has number 1.
  */
 static void table_init(QrnicEngine *e)
 {

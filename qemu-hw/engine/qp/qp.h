@@ -99,7 +99,7 @@ extern const QrnicOutput qrnic_wire_output;
 
 struct QrnicQp {
     uint32_t number;
-    /* enum qrnic_qp_type, for QUERY_QP and for traces */
+    /* enum qrnic_qp_type, for QUERY_QP and the context image */
     uint8_t type;
     const QrnicQpOps *ops;      /* operations of the type */
     uint8_t state;              /* enum qrnic_qp_state */
@@ -207,7 +207,10 @@ struct QrnicStates {
 struct QrnicQpOps {
     uint64_t capability;        /* QRNIC_CAP_* that the type needs */
     uint8_t flags;              /* QRNIC_QPF_* that the type allows */
-    /* number of the only queue pair of this type; 0: any number */
+    /*
+     * number of the only queue pair of this type, which only the kernel may
+     * create; 0: any number
+     */
     uint8_t fixed_number;
     int16_t service;            /* transport service in its opcodes; -1: none */
     /* Queues of the type; an SRQ may replace the RQ if may_share */
@@ -243,7 +246,7 @@ struct QrnicQpOps {
     void (*init)(QrnicEngine *e, QrnicQp *qp);
     /*
      * Completes the creation, after the queue pair has got its number. Returns
-     * false if memory or numbers are exhausted.
+     * false if the numbers of queue pairs are exhausted.
      */
     bool (*created)(QrnicEngine *e, QrnicQp *qp);
     void (*cleanup)(QrnicEngine *e, QrnicQp *qp);
@@ -254,8 +257,8 @@ struct QrnicQpOps {
      */
     bool (*in_use)(const QrnicQp *qp);
     /*
-     * Returns true if count resources for reads and atomics are enough to keep
-     * all those whose response may have to be repeated.
+     * Returns true if count resources are enough for all reads and atomics
+     * without a complete response.
      */
     bool (*can_keep)(const QrnicQp *qp, uint32_t count);
     /* Checks a transition after the checks common to all types. */
@@ -422,7 +425,8 @@ void qrnic_qp_error(QrnicEngine *e, QrnicQp *qp, uint8_t event,
  * @qp: queue pair
  *
  * Reports that the SQ is drained, if the state is SQD and no send WQE is in
- * flight. Transports call this function after each completed message.
+ * flight. Transmit operations call this function when they cannot send any
+ * more.
  */
 void qrnic_qp_check_drained(QrnicEngine *e, QrnicQp *qp);
 

@@ -133,8 +133,8 @@ void qrnic_complete_tagged(QrnicEngine *e, QrnicQp *qp, QrnicCqe *cqe,
  *
  * Writes a part of a message to the buffers of the WQE.
  *
- * Returns: SYN_NONE; SYN_PAGE_FAULT with *fault; another syndrome if a key
- * rejects the access
+ * Returns: SYN_NONE; SYN_PAGE_FAULT with *fault; another syndrome if a key is
+ * invalid or the DMA has failed
  */
 enum qrnic_syndrome qrnic_scatter_part(QrnicEngine *e, QrnicQp *qp,
                                        const QrnicRecvWqe *wqe, uint64_t offset,

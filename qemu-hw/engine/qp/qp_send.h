@@ -229,8 +229,8 @@ static inline void qrnic_packet_send(QrnicEngine *e, QrnicQp *qp,
  *
  * Copies a part of a message from the buffers of the WQE.
  *
- * Returns: SYN_NONE; SYN_PAGE_FAULT with *fault; another syndrome if a key
- * rejects the access
+ * Returns: SYN_NONE; SYN_PAGE_FAULT with *fault; another syndrome if a key is
+ * invalid or the DMA has failed
  */
 enum qrnic_syndrome qrnic_gather_part(QrnicEngine *e, QrnicQp *qp,
                                       const QrnicSendWqe *wqe, uint64_t offset,

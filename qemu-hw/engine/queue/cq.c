@@ -5,9 +5,9 @@
  * them without the device, and writes its consumer index and arm requests into
  * the record of the CQ. After an arm request it rings a doorbell, which leads
  * to qrnic_cq_arm(). An armed CQ writes one event into its EQ. The device reads
- * the consumer index only when the ring seems full. After an overflow or a DMA
- * error the CQ stays in error, and its queue pairs move to ERR. InfiniBand
- * specification, 11.4.2.
+ * the consumer index when the ring seems full, at an arm request, and for
+ * RESIZE_CQ. After an overflow or a DMA error the CQ stays in error, and its
+ * queue pairs move to ERR. InfiniBand specification, 11.4.2.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

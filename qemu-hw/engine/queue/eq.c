@@ -4,10 +4,10 @@
  * CQs, the core layer (asynchronous events) and page faults write events.
  * Software consumes them and writes the consumer index with a doorbell, which
  * may also arm the EQ. An armed EQ sends one interrupt. An EQ that is full or
- * unreadable is a fatal error, because a lost event cannot be reported. The EQ
- * remembers the CQ of each EQE (eq->cqn). So a CQ can write its next event when
- * software has consumed its previous event. EQEs between "taken" and "consumer"
- * are consumed but not yet processed in this way.
+ * cannot be written is a fatal error, because a lost event cannot be reported.
+ * The EQ remembers the CQ of each EQE (eq->cqn). So a CQ can write its next
+ * event when software has consumed its previous event. EQEs between "taken" and
+ * "consumer" are consumed but not yet processed in this way.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -184,7 +184,10 @@ typedef struct QrnicCq {
     /* sequence number of the last arm request */
     uint32_t arm_sequence;
     enum { QRNIC_CQ_IDLE, QRNIC_CQ_ARMED_SOLICITED, QRNIC_CQ_ARMED } arm;
-    /* An EQE of this CQ is in the EQ; a further event is pending until then */
+    /*
+     * An EQE of this CQ is in the EQ; another event is pending until software
+     * consumes that EQE
+     */
     bool event_waits, event_owed;
     /* in the list of CQs that write an event in late_event */
     bool event_late;
@@ -324,7 +327,7 @@ typedef struct QrnicTag {
     uint32_t handle;
     bool posted;                /* in the list, and can be matched */
     bool solicited;             /* the rendezvous requests a solicited CQE */
-    bool rendezvous;            /* valid: header */
+    bool rendezvous;            /* header also has an ibv_rvh */
     uint8_t header[QRNIC_RENDEZVOUS_SIZE];
     QTAILQ_ENTRY(QrnicTag) next;
     uint64_t length;

@@ -332,8 +332,8 @@ static bool execute(QrnicEngine *e, QrnicTagList *l, const uint8_t *raw)
 }
 
 /*
- * Flushes a matched entry of a queue pair that failed. Returns false if there
- * is none.
+ * Flushes a matched entry whose queue pair was reset or destroyed. Returns
+ * false if there is none.
  */
 static bool flush_one(QrnicEngine *e, QrnicTagList *l)
 {

@@ -86,8 +86,9 @@ static void recovery_begin(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
 }
 
 /*
- * Records the loss of a doorbell. The recovery begins when all older doorbells
- * of the page are processed, because a queue must not be checked before them.
+ * Records the loss of a doorbell. The recovery begins when the doorbells of the
+ * page are processed that are in the FIFO now. Later ones are not awaited,
+ * because a guest that rings without pause would delay the recovery for ever.
  */
 static void message_lost(QrnicEngine *e, QrnicDbPage *page, uint32_t number)
 {

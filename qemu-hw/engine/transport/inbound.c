@@ -2,10 +2,10 @@
  * qrnic engine, layer transport: messages that arrive on a connection
  *
  * Writes sends to receive WQEs, and RDMA writes to the memory of their key, for
- * reliable and unreliable connections. The callers are rc/responder/execute.c
- * and uc.c, for each packet of a message. QrnicInbound holds the message
- * between packets. The callers decide on errors: a reliable connection sends a
- * NAK, an unreliable one drops the message.
+ * reliable and unreliable connections. The callers are the files of
+ * rc/responder/ and uc.c, for each packet of a message. QrnicInbound holds the
+ * message between packets. The callers decide on errors: a reliable connection
+ * sends a NAK, an unreliable one drops the message.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

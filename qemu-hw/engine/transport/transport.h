@@ -115,7 +115,7 @@ void qrnic_inbound_fail(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                         uint8_t opcode, uint8_t status, uint8_t syndrome);
 /*
  * Completes the receive WQE of an unfinished message as flushed. Returns false
- * if there is none.
+ * if there is none, or if only a place in a streaming buffer was returned.
  */
 bool qrnic_inbound_flush(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in);
 /*
@@ -144,9 +144,9 @@ QrnicCqe qrnic_inbound_cqe(const QrnicQp *qp, const QrnicInbound *in,
  * Writes the payload of a packet to the receive WQE. After the last packet the
  * caller calls qrnic_inbound_send_end(), which completes the WQE.
  *
- * Returns: QRNIC_PLACED_OK; QRNIC_PLACED_TOO_LONG and QRNIC_PLACED_ABSENT if
- * nothing is written and the WQE is kept; QRNIC_PLACED_FAILED if the WQE was
- * completed with an error
+ * Returns: QRNIC_PLACED_OK, or QRNIC_PLACED_FAILED if the WQE was completed
+ * with an error. QRNIC_PLACED_TOO_LONG and QRNIC_PLACED_ABSENT keep the WQE.
+ * With QRNIC_PLACED_ABSENT a part of the payload may be written.
  */
 void qrnic_inbound_send_begin(QrnicInbound *in);
 QrnicPlaced qrnic_inbound_send(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,

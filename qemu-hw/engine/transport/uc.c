@@ -157,7 +157,10 @@ static void drop_message(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
 {
     QrnicInbound *in = &state_of(qp)->in;
 
-    /* The receive WQE is kept for the next message (9.8.2.2.1). */
+    /*
+     * The receive WQE is kept for the next message (9.8.2.2.1). A place in a
+     * streaming buffer is returned instead.
+     */
     in->message = QRNIC_IDLE;
     if (in->recv && in->recv->stream) {
         qrnic_inbound_give_back(e, qp, in);

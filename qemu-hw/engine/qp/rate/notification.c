@@ -3,11 +3,11 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Sends CNPs to peers whose packets arrive with CE marks. The demultiplexer
- * calls qrnic_notification_owe() for a marked packet, which makes a CNP
- * pending. The phase REPORTS of a later round sends pending CNPs, because no
- * packet is sent from a reception. Pending CNPs are in one list; they wait
- * while the wire or the loopback queue is blocked.
+ * Sends CNPs to peers whose packets arrive with CE marks. The demultiplexer or
+ * a dynamic target calls qrnic_notification_owe() for a marked packet, which
+ * makes a CNP pending. The phase REPORTS of a later round sends pending CNPs,
+ * because no packet is sent from a reception. Pending CNPs are in one list;
+ * they wait while the wire or the loopback queue is blocked.
  *
  * InfiniBand specification, A17.9.
  */

@@ -2,9 +2,9 @@
  * qrnic engine, layer qp: the parameters of congestion control
  *
  * Executes the commands that set and query the parameters, which are common to
- * all queue pairs. Each command changes congestion_epoch, so that path.c
- * updates the ECN bits of paths. Reset values are set by the init and reset of
- * the layer. Manual, chapter on congestion control.
+ * all queue pairs. Each command that sets them changes congestion_epoch, so
+ * that path.c updates the ECN bits of paths. Reset values are set by the init
+ * and reset of the layer. Manual, chapter on congestion control.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -4,8 +4,9 @@
  * An initiator is a requester that connects to the target of each WQE. A target
  * owns a fixed number of responders, and gives one to each connected initiator.
  * The files initiator.c and target.c have the tables of operations of both
- * types. Only target.c calls the functions below. Manual, chapter Dynamic
- * connections.
+ * types. The file target.c calls the functions below. The idle timer of
+ * responder.c also calls qrnic_dynamic_responder_stop(). Manual, chapter
+ * Dynamic connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,11 +1,11 @@
 /*
  * qrnic engine, transport: a responder of a dynamic target
  *
- * target.c starts a responder for an accepted CONNECT, passes the requests of
- * the connection to it, and stops it at a DISCONNECT. The timer stops a
- * responder that was idle for DYNAMIC_RESPONDER_IDLE. The responder is a queue
- * pair without a number that software knows; completions name the target.
- * Manual, chapter Dynamic connections.
+ * target.c starts a responder for an accepted CONNECT, and passes the requests
+ * of the connection to it. A DISCONNECT or a newer CONNECT stops the responder.
+ * The timer stops a responder that was idle for DYNAMIC_RESPONDER_IDLE. The
+ * responder is a queue pair without a number that software knows; completions
+ * name the target. Manual, chapter Dynamic connections.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -3,9 +3,10 @@
  *
  * Flow rules select the raw packet queue pairs that receive a frame, besides
  * the Ethernet function. Commands create and destroy rules. For each frame
- * raw_packet.c requests sniffers, then the first matching normal rule, and last
- * a default rule. Between calls e->transport->flow holds all rules in the order
- * of their priority. Manual, chapter on flow rules.
+ * raw_packet.c requests sniffers, and then the first matching normal rule. A
+ * default rule comes last, if the receive filter has not accepted the frame.
+ * Between calls e->transport->flow holds all rules in the order of their
+ * priority. Manual, chapter on flow rules.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -105,8 +106,9 @@ static bool matches(const QrnicFlow *flow, const FrameFields *f)
 }
 
 /*
- * Counts a frame in the counter set of its rule. Device counters stay
- * unchanged, because raw_packet.c counts the frame there.
+ * Counts a frame in the counter set of its rule. The device counters stay
+ * unchanged, because they are the sum of the sets of queue pairs and of the
+ * events in no set.
  */
 static void count_frame(QrnicFlow *flow, const QrnicHeaders *h)
 {

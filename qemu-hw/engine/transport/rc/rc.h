@@ -3,8 +3,9 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * A connection has a requester and a responder. Both share a queue pair, but
- * neither calls the other. Private headers define the structures:
+ * A connection has a requester and a responder. Both share a queue pair. The
+ * requester never calls the responder; the responder calls only
+ * qrnic_rendezvous_*() of the requester. Private headers define the structures:
  * requester/requester.h and responder/responder.h. The file connection.c has
  * the tables of operations and calls both.
  *

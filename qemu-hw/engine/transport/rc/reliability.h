@@ -2,8 +2,8 @@
  * qrnic engine, transport: arithmetic of reliable transport
  *
  * Pure functions on PSNs, AETH syndromes, credits and times. Requester and
- * responder use them, but neither calls the other, so they have a file of their
- * own. No state is kept. InfiniBand specification, 9.3.4 and 9.7.
+ * responder both use them, so they have a file of their own. No state is kept.
+ * InfiniBand specification, 9.3.4 and 9.7.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -33,8 +33,8 @@
 QrnicResult qrnic_member_modify_check(QrnicEngine *e, const QrnicQp *qp,
                                       const QrnicQpAttr *in, uint8_t to);
 /*
- * Runs after the transition to RESET. A member leaves its carrier QP, and gets
- * a context in the cache again.
+ * Runs in the transition to RESET. A member leaves its carrier QP, and gets a
+ * context in the cache again.
  */
 void qrnic_member_reset(QrnicEngine *e, QrnicQp *qp);
 /*

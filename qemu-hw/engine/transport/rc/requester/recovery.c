@@ -46,7 +46,7 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
 
 /*
  * Handles an expired timer of selective repeat, which may send a probe. Returns
- * false if the transport timer has expired, too.
+ * false without selective repeat, or if the transport timer has expired, too.
  */
 static bool looked(QrnicEngine *e, QrnicQp *qp, bool waits)
 {
@@ -179,9 +179,9 @@ void qrnic_requester_connected(QrnicEngine *e, QrnicQp *qp)
 /*
  * Returns true if the loss consumes a retry. With go-back-N each sequence gap
  * causes one retransmission, so each one counts. Selective repeat may
- * retransmit often before a slow responder makes progress. With selective
- * repeat losses count once per timeout, because answers prove that the
- * responder is alive.
+ * retransmit often before a slow responder makes progress. So its losses count
+ * once per timeout, because answers prove that the responder is alive. An
+ * expired timer always counts.
  */
 static bool counts(QrnicEngine *e, const QrnicQp *qp, uint8_t syndrome)
 {

@@ -153,7 +153,7 @@ struct QrnicRequester {
     QrnicSendWqe *wqe;          /* decoded WQE, or NULL */
     uint32_t wqe_message;       /* ring number of the message of wqe */
 
-    uint32_t rd_taken, rd_done; /* reads, atomics */
+    uint32_t rd_taken, rd_done; /* running numbers of reads and atomics */
 
     uint32_t ssn, ssn_done;
     uint32_t receives_taken, receives_done;

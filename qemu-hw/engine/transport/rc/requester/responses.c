@@ -184,8 +184,8 @@ static void receive_rnr(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
         return;
     }
     /*
-     * The retransmitted packet has arrived, although no receive WQE is posted.
-     * So its loss counts no longer.
+     * The retransmitted packet has arrived, although the responder cannot
+     * execute it yet. So its loss counts no longer.
      */
     r->retries = qp->attr.retry_cnt;
     qrnic_requester_rnr_wait(e, qp, qrnic_rnr_time_ns(pkt->t.syndrome &

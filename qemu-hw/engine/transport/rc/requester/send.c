@@ -6,8 +6,8 @@
  * qrnic_reliable_transmit() calls qrnic_requester_step() until the quantum
  * ends. A step consumes a WQE if the cursor has reached the head of the ring.
  * Then it checks window, credits, fence and rate, and sends at most one packet.
- * qp->requester holds the ring of messages and the cursor between steps. For
- * each cause that stops the requester, a step sets a bit of r->blocked
+ * qp->requester holds the ring of messages and the cursor between steps. A step
+ * that must wait for an answer, a page or a connection sets a bit of r->blocked
  * (state.c).
  *
  * InfiniBand specification, 9.7.2 to 9.7.7.

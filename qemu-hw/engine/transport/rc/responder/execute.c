@@ -83,9 +83,9 @@ static bool receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
 }
 
 /*
- * Fails a write that was denied access to memory. A write with immediate data
- * has consumed its receive WQE, whose completion reports the error (11.6.2).
- * Otherwise an event reports it.
+ * Fails a write whose key is rejected, or whose access to memory has failed. A
+ * write with immediate data has consumed its receive WQE, whose completion
+ * reports the error (11.6.2). Otherwise an event reports it.
  */
 static bool refuse_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                          uint8_t syndrome)
@@ -190,8 +190,9 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     QrnicFault fault;
 
     /*
-     * A message that has consumed an entry of the tag list is a send. Only its
-     * retransmission is valid after an RNR NAK, so a write is rejected.
+     * A WQE or entry that a send to a tag list has consumed is kept after an
+     * RNR NAK. Only the retransmission of that send is valid, so a write is
+     * rejected.
      */
     if (in->recv && (in->recv->tag || in->recv->tag_opcode)) {
         return qrnic_refuse_invalid(e, qp);
@@ -351,8 +352,8 @@ static bool receive_read(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
 }
 
 /*
- * Releases the resource of an atomic whose access has failed, because software
- * has removed a page since the check.
+ * Releases the resource of an atomic or atomic write whose access has failed.
+ * Either the DMA has failed, or software has removed a page since the check.
  */
 static bool kept_failed(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
                         QrnicResource *x, enum qrnic_syndrome syndrome,

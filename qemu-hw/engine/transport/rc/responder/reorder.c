@@ -184,8 +184,8 @@ bool qrnic_reorder_put(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt,
         return true;
     }
     /*
-     * A packet that exceeds each path MTU is dropped, because no honest peer
-     * sends it.
+     * A packet that exceeds the largest path MTU is dropped, because no honest
+     * peer sends it.
      */
     if (size > QRNIC_BUFFER_MAX) {
         return false;

@@ -315,8 +315,9 @@ static void send_ack(QrnicEngine *e, QrnicQp *qp, uint32_t psn)
 }
 
 /*
- * Sends a SACK: it acknowledges all PSNs with a response and reports missing
- * and arrived PSNs behind them. While a response is pending the SACK has no
+ * Sends a SACK. The SACK acknowledges all PSNs before the oldest pending
+ * response, or else before the expected PSN. From the expected PSN on the SACK
+ * reports missing and arrived PSNs. While a response is pending the SACK has no
  * credits, because only ACKs and responses in order report credits.
  */
 static void send_sack(QrnicEngine *e, QrnicQp *qp)

@@ -250,8 +250,8 @@ bool qrnic_refuse_operation(QrnicEngine *e, QrnicQp *qp);
 /* Returns the AETH syndrome of an ACK with the current credits. */
 uint8_t qrnic_credits_now(QrnicEngine *e, QrnicQp *qp);
 /*
- * Returns the RNR timer for an absent page. The timer is at least the time to
- * page in, because a requester that retries too early would keep software busy.
+ * Returns the RNR timer for an absent page. The timer is at least 0.96 ms,
+ * because a requester that retries too early would keep software busy.
  */
 uint8_t qrnic_rnr_page_timer(const QrnicQp *qp);
 void qrnic_responder_timer(QrnicEngine *e, QrnicQp *qp);

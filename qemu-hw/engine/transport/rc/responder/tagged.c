@@ -4,11 +4,11 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
  * execute.c calls qrnic_tagged_take() through rnr.c for the first packet of a
- * send, then qrnic_tagged_place() and qrnic_tagged_placed() for each packet. A
- * message that matches an entry of the list goes into the buffer of the entry;
- * other messages consume a receive WQE. Between packets in->recv holds the
- * entry or WQE. The headers are struct ibv_tmh and struct ibv_rvh of
- * libibverbs. Manual, chapter Tag matching.
+ * send. A message that matches an entry of the list goes into the buffer of the
+ * entry. For each packet of such a message execute.c calls qrnic_tagged_place()
+ * and qrnic_tagged_placed(). Other messages consume a receive WQE, as without a
+ * list. Between packets in->recv holds the entry or WQE. The headers are struct
+ * ibv_tmh and struct ibv_rvh of libibverbs. Manual, chapter Tag matching.
  */
 
 #include "qemu/osdep.h"
