@@ -67,9 +67,9 @@ bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op)
 }
 
 /*
- * Returns the RAM of the host behind 8 bytes, or NULL if there is no RAM or the
- * access is forbidden. If the address is not RAM, dma_memory_map() returns a
- * copy, which is rejected because it belongs to no memory region.
+ * Returns the host RAM of the 8 bytes at addr, or NULL if there is no RAM or
+ * the access is forbidden. If the address is not RAM, dma_memory_map() returns
+ * a copy, which is rejected because it belongs to no memory region.
  */
 static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
 {

@@ -209,8 +209,8 @@ QrnicTake qrnic_srq_take(QrnicEngine *e, QrnicSrq *srq, QrnicRecvWqe *out,
 }
 
 /*
- * Keeps only the slot number of the WQE, because a guest could return very many
- * WQEs.
+ * Stores the slot number and not the whole WQE, because a guest can make queue
+ * pairs return very many WQEs.
  */
 void qrnic_srq_give_back(QrnicEngine *e, uint32_t qpn, const QrnicRecvWqe *wqe)
 {
