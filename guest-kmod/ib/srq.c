@@ -18,9 +18,10 @@
 #define SEGMENTS_PER_BLOCK (QRNIC_WQEBB_SIZE / QRNIC_SEGMENT_SIZE)
 
 /*
- * Frees a slot and returns its request. Returns false if the slot was not
- * posted, because the device is not trusted. Completions of a QP that is being
- * destroyed free slots, too. Called under the lock of the CQ.
+ * Frees a slot and returns its request. The slot number is checked, because the
+ * device is not trusted. Returns false if the slot was not posted. Completions
+ * of a QP that is being destroyed free slots, too. Called under the lock of the
+ * CQ.
  */
 bool qrnic_srq_complete(struct qrnic_ib_dev *dev, u32 srqn, u32 slot,
 			struct qrnic_ib_request *request)
