@@ -16,7 +16,7 @@
 #include "cq.h"
 #include "cqe.h"
 
-/* Age in nanoseconds at which a pair of clocks is replaced */
+/* Minimum time in nanoseconds between two reads of the clock pair */
 #define QRNIC_WALLCLOCK_AGE_NS 100000000u
 /*
  * A pair is used for ten times as long as reading it took, so that polling does

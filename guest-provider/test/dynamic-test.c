@@ -707,8 +707,8 @@ static void test_objects(void)
 }
 
 /*
- * Tests the attributes of programs for mlx5: only the key, and an address that
- * is ignored.
+ * Tests the attributes that programs for mlx5 set. A target is created with
+ * only its key. The address in the transition to RTR is ignored.
  */
 static void test_as_mlx5(void)
 {
