@@ -225,7 +225,10 @@ static void test_lie(const void *data)
     cable_stop(d);
 }
 
-/* Memory into which the device writes its frames */
+/*
+ * Tests of a peer that overwrites the memory into which the device writes its
+ * frames
+ */
 
 #define MESSAGE 3000            /* Three packets */
 #define TIMEOUT_NS (4 * (4096ll << 14) + 100000)

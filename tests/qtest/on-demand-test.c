@@ -215,7 +215,8 @@ static void test_receive(void)
 }
 
 /*
- * Tests REFUSE_PAGE_FAULT for the peer's request, and then for a waiting send.
+ * Tests REFUSE_PAGE_FAULT for a write of the device, and then for a write of
+ * the peer.
  */
 static void test_refused(void)
 {

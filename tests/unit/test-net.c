@@ -339,7 +339,10 @@ static uint64_t marks(uint8_t traffic_class, uint64_t kmin, uint64_t kmax,
 
     r->traffic_class = traffic_class;
     net_star(r->net, &link_fast);
-    /* The queue grows to half of the bytes of two senders. */
+    /*
+     * Half of the bytes of both senders are queued, because the link of the
+     * receiver is as fast as the link of one sender.
+     */
     pump(r, 2, 2, 80);
     marked = r->marked;
     g_assert_cmpuint(r->arrived, ==, 160);

@@ -697,9 +697,9 @@ static void test_dynamic_target(void)
 }
 
 /*
- * Tests that a search without a match is work. A run has a budget for it, and
- * checks it after some frames. Otherwise a peer could block the main loop with
- * a long list.
+ * Tests that a search without a match is charged to the work budget of a run,
+ * which is checked after some frames. Otherwise a peer could block the main
+ * loop with a long list.
  */
 static void test_work(void)
 {
