@@ -132,8 +132,8 @@ static struct qrnic_cq *create_cq(struct ibv_context *context,
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = 1u << cq->log_size;
 	/*
-	 * A CQE is valid only at the time of its check if the device may
-	 * overwrite CQEs. So each check covers one CQE.
+	 * If the program permits overruns, the device may overwrite a CQE soon
+	 * after the CQE was checked. So each check covers only one CQE.
 	 */
 	cq->batch = kernel_attr.flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN ?
 		    1 : QRNIC_POLL_BATCH;

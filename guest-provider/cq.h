@@ -59,7 +59,8 @@ struct qrnic_cq {
 	/* Number of requests for events */
 	uint32_t arm_sequence;
 	/*
-	 * A request for any CQE was made, when events had the value any_events
+	 * True if the program has requested an event for any CQE; any_events is
+	 * the value of events at that time
 	 */
 	bool any_pending;
 	uint32_t any_events;
@@ -70,7 +71,10 @@ struct qrnic_cq {
 	 * lock.
 	 */
 	struct list_head srqs;
-	/* Current CQE of the extended interface, and if it frees its WQE */
+	/*
+	 * Current CQE of the extended interface; used_up is true if the CQE
+	 * frees its WQE
+	 */
 	const struct qrnic_cqe *current;
 	bool used_up;
 	/* QP of the last completion, or NULL, and its number. Under lock. */

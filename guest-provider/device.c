@@ -187,8 +187,8 @@ const struct verbs_match_ent qrnic_match_table[] = {
 };
 
 /*
- * Returns true if this library drives the device. The address of the table is
- * enough, because no other provider has this table.
+ * Returns true if this library drives the device. The address of the match
+ * table identifies the library, because no other provider has this table.
  */
 bool qrnic_is_device(struct ibv_device *device)
 {

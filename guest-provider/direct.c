@@ -115,8 +115,8 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 			      attr->responders : DEFAULT_RESPONDERS,
 		.idle = target || attr->idle ? attr->idle : DEFAULT_IDLE,
 		/*
-		 * The flag of a target is not for the device, because
-		 * initiators learn of it by ECE
+		 * The flag of a target is not passed to the device, because
+		 * initiators receive the flag by ECE.
 		 */
 		.flags = attr->flags && !target ? QRNIC_DYNAMICF_FULL : 0,
 	};
@@ -124,8 +124,9 @@ static int dynamic_of(const struct qrnicdv_dc_attr *attr,
 }
 
 /*
- * Returns true if a target or carrier has other attributes than bits. Targets
- * and carriers have no queues, so other attributes would have no effect.
+ * Returns true if a program sets other attributes than those in bits for a
+ * target or a carrier. Targets and carriers have no queues, so other attributes
+ * would have no effect.
  */
 static bool is_more_than(const struct qrnicdv_qp_init_attr *attr, uint64_t bits)
 {

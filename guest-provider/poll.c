@@ -334,9 +334,9 @@ static struct qrnic_qp *cq_find_qp(struct qrnic_cq *cq, uint32_t qpn)
 }
 
 /*
- * Consumes the next CQE, or returns NULL. The caller needs at most this many
- * more CQEs. The caller unlocks locked before it returns to the program,
- * because the program may post at once.
+ * Consumes the next CQE, or returns NULL. The argument most is the number of
+ * CQEs that the caller still needs. The caller unlocks locked before it returns
+ * to the program, because the program may post at once.
  */
 static const struct qrnic_cqe *cq_next(struct qrnic_cq *cq, uint32_t most,
 				       struct qrnic_srq **locked, uint64_t *wr_id,
@@ -521,10 +521,11 @@ static bool cqe_is_of(struct qrnic_cq *cq, const struct qrnic_cqe *cqe,
 }
 
 /*
- * Removes the completions of a QP, or of an SRQ with this CQ, and moves newer
- * completions of others towards the consumer end. The slots keep the phase of
- * their pass, because the device may append CQEs meanwhile. The caller holds
- * the lock, and neither the QP nor the SRQ completes any more.
+ * Removes the completions of a QP, or of an SRQ with this CQ. Newer completions
+ * of other queues are moved towards the consumer end to fill the space. The
+ * slots keep the phase of their pass, because the device may append CQEs
+ * meanwhile. The caller holds the lock, and neither the QP nor the SRQ
+ * completes any more.
  */
 static void cq_clean(struct qrnic_cq *cq, struct qrnic_qp *qp,
 		     struct qrnic_srq *srq)

@@ -21,7 +21,7 @@ enum send_kind {
 	SEND_INVALIDATE,
 };
 
-/* Types of queue pairs that have an operation */
+/* Masks of the queue pair types that support an operation */
 #define QPT_RC (BIT(IBV_QPT_RC) | BIT(IBV_QPT_XRC_SEND))
 #define QPT_UC BIT(IBV_QPT_UC)
 #define QPT_UD BIT(IBV_QPT_UD)
@@ -36,7 +36,7 @@ struct send_op {
 	uint64_t capabilities;
 	bool imm;
 	bool may_inline;
-	/* imm_or_key is the key to invalidate */
+	/* True if imm_or_key contains the key to invalidate */
 	bool key;
 };
 

@@ -80,7 +80,9 @@ struct qrnic_wqe {
 	uint32_t segments;
 	uint32_t sges;
 	uint32_t inline_length;
-	/* The WQE has inline data, perhaps of length 0, and so no SGEs */
+	/*
+	 * True if the WQE has inline data, perhaps of length 0, and so no SGEs
+	 */
 	bool has_inline;
 	uint8_t opcode;
 	uint8_t flags;
@@ -111,11 +113,12 @@ struct qrnic_qp {
 	uint8_t priority;
 	/* QRNIC_QPO_* for the transition to RTR */
 	uint8_t options;
-	uint8_t wanted;			/* options in RESET, before ECE */
+	/* Value of options in RESET, before ECE changes it */
+	uint8_t wanted;
 	bool is_carrier;
 	/*
-	 * Dynamic connection: half_handshake is the present setting,
-	 * wants_half the setting of the program at the creation
+	 * State of a dynamic connection: half_handshake is the present setting,
+	 * and wants_half is the setting that the program chose at the creation
 	 */
 	bool is_dynamic, half_handshake, wants_half;
 	/* Member: number and key of its carrier; 0 otherwise */
@@ -123,7 +126,8 @@ struct qrnic_qp {
 	uint64_t carrier_key;
 	/* ECE options of a shared connection, offered or agreed; or 0 */
 	uint32_t share;
-	bool agreed;			/* the program has set options by ECE */
+	/* True if the program has set the options by ECE */
+	bool agreed;
 	uint8_t sq_sig_flag;
 	/* Length of the WQE that begins at an index, in basic blocks */
 	uint8_t *sq_blocks;
@@ -148,7 +152,7 @@ struct qrnic_qp {
 	int error;
 	bool building;
 	bool was_idle;
-	/* The WQE still lacks its address (UD, DC) or its SRQ (XRC) */
+	/* True while the WQE lacks its address (UD, DC) or its SRQ (XRC) */
 	bool need_address;
 	/* Indirect keys that the batch registers; see mkey.c */
 	struct qrnic_mkey *batch_keys;

@@ -119,8 +119,8 @@ static const struct verbs_context_ops qrnic_context_ops = {
 
 /*
  * Returns true if a variable of the environment is set to 1, yes, true or on.
- * Other values than their opposites are reported, because they may be typing
- * errors.
+ * Values other than these and 0, no, false and off are reported, because they
+ * may be typing errors.
  */
 static bool environment_is_on(const struct qrnic_context *ctx, const char *name)
 {

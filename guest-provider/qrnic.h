@@ -73,7 +73,9 @@ struct qrnic_db {
 	void *page;
 	size_t length;
 	uint32_t number;
-	/* WQEs are also written into the direct-WQE window of the page */
+	/*
+	 * True if WQEs are also written into the direct-WQE window of the page
+	 */
 	bool direct_wqe;
 	/* Serialises the users of the direct-WQE window */
 	struct qrnic_lock window_lock;
@@ -97,7 +99,7 @@ struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
 	uint8_t qp_options;		/* QRNIC_QPO_* of RC QPs at creation */
-	/* RC QPs offer and accept shared connections */
+	/* True if RC QPs offer and accept shared connections */
 	bool shares;
 	size_t page_size;
 	struct qrnic_db db;
@@ -110,7 +112,10 @@ struct qrnic_context {
 	uint32_t max_srq_wr;
 	uint32_t clock_khz;
 	bool single_threaded;
-	/* The program requested direct WQEs, and the adapter supports them */
+	/*
+	 * True if the program requested direct WQEs, and the adapter supports
+	 * them
+	 */
 	bool direct_wqe;
 	/* Longest message in a CQE for all queue pairs, in bytes, or 0 */
 	uint32_t recv_inline;
@@ -122,7 +127,10 @@ struct qrnic_context {
 	 */
 	pthread_mutex_t qp_mutex;
 
-	/* Source of small buffers, if the kernel accepts them */
+	/*
+	 * True if the kernel accepts small buffers, which then come from the
+	 * slabs
+	 */
 	bool small_queues;
 	struct qrnic_slabs slabs;
 
@@ -135,7 +143,10 @@ struct qrnic_td {
 	atomic_uint users;
 	struct qrnic_db db;
 	uint32_t db_handle;
-	/* The thread domain has a page of its own; otherwise db is unused */
+	/*
+	 * True if the thread domain has a page of its own; otherwise db is
+	 * unused
+	 */
 	bool own_db;
 };
 

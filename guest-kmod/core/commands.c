@@ -14,16 +14,18 @@ static_assert(QRNIC_NUM_COUNTERS * sizeof(__le64) <= QRNIC_CMD_MAILBOX);
 static_assert(QRNIC_RX_FILTER_BYTES <= QRNIC_CMD_MAILBOX);
 
 /*
- * Upper bounds of limits for which the contract has none. No valid device has
- * more, and up to them no index, shift or product in the driver overflows.
- * qrnic_caps_check() checks the needs of the Ethernet function.
+ * Upper bounds of limits that the contract does not bound. A valid device
+ * reports smaller values. With values up to these bounds, no index, shift or
+ * product in the driver overflows. qrnic_caps_check() checks the needs of the
+ * Ethernet function.
  */
 #define QRNIC_GIDS_MAX 1024u
 #define QRNIC_RD_ATOMIC_MAX 128u
 #define QRNIC_ACK_DELAY_MAX 31u		/* log2 of a time, 5 bits */
 
 /*
- * Maximum number of images of a valid device; with this many they need 64 MiB
+ * Maximum number of context images that a valid device requests; this number of
+ * images needs 64 MiB
  */
 #define QRNIC_CONTEXT_IMAGES_MAX (QRNIC_OBJECTS_MAX + 2)
 
@@ -55,7 +57,10 @@ static void qrnic_caps_bound(struct qrnic_caps *caps)
 	caps->max_inline = min_t(u32, caps->max_inline, QRNIC_MAX_INLINE);
 	caps->max_rd_atomic = min_t(u32, caps->max_rd_atomic, QRNIC_RD_ATOMIC_MAX);
 	caps->ack_delay = min(caps->ack_delay, QRNIC_ACK_DELAY_MAX);
-	/* The clock is disabled, because processes divide by its frequency. */
+	/*
+	 * The clock is disabled if its frequency is 0, because processes divide
+	 * by the frequency.
+	 */
 	if (!caps->clock_khz)
 		caps->capabilities &= ~(u64)QRNIC_CAP_TIMESTAMP;
 }
@@ -129,8 +134,8 @@ int qrnic_caps_check(struct qrnic_core *core)
 		return -EOPNOTSUPP;
 	}
 	/*
-	 * If the BAR has no address space, only device memory is missing, so
-	 * the adapter can work without it.
+	 * If its BAR has no address space, only the device memory is disabled,
+	 * because the other functions of the adapter do not need the BAR.
 	 */
 	if (caps->capabilities & QRNIC_CAP_DEVICE_MEMORY &&
 	    core->dev.dm_bytes < caps->max_dm_size) {
@@ -139,8 +144,9 @@ int qrnic_caps_check(struct qrnic_core *core)
 		caps->max_dm_size = 0;
 	}
 	/*
-	 * Another number of counters also means another order, so the driver
-	 * shows none rather than wrong values.
+	 * If the device has another number of counters than the driver knows,
+	 * the order of its counters differs, too. So the driver shows no
+	 * counters, because the values would be wrong.
 	 */
 	if (!qrnic_counters_known(&core->dev)) {
 		dev_warn_once(device, "no statistics: %u counters, the driver supports %u\n",

@@ -112,7 +112,7 @@ struct qrnic_eq {
 	 */
 	u32 consumer;
 	u32 log_size;
-	/* True if the vector has been assigned to a processor once */
+	/* True once the driver has assigned the vector to a processor */
 	bool spread;
 	struct qrnic_ring ring;
 	/* Name of the interrupt in /proc/interrupts */
@@ -206,7 +206,10 @@ struct qrnic_crash {
  */
 #define QRNIC_CC_PARAMS 23
 
-/* Private data of a file of debugfs; index is that of the parameter */
+/*
+ * Private data of a file of debugfs: the adapter, and the index of the
+ * parameter
+ */
 struct qrnic_cc_file {
 	struct qrnic_core *core;
 	unsigned int index;
@@ -275,7 +278,10 @@ struct qrnic_core {
 	const struct qrnic_event_ops *handler;
 	void *handler_context;
 
-	/* Serialises queries of the port, each with the use of its result */
+	/*
+	 * Serialises queries of the port; locked until the result of the query
+	 * is used
+	 */
 	struct mutex port_mutex;
 	/* Protects port, for readers that must not sleep */
 	spinlock_t port_lock;

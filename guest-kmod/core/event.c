@@ -30,8 +30,8 @@
 #define QRNIC_EQ_LOG_MIN 8
 #define QRNIC_EQ_OTHERS 16
 /*
- * Maximum number of EQEs that one interrupt handles, so that it does not delay
- * others
+ * Maximum number of EQEs that one interrupt handles. The limit exists because
+ * other interrupts of the processor wait meanwhile.
  */
 #define QRNIC_EQ_BUDGET 64u
 /* Time that qrnic_flush_events() waits for an interrupt */
@@ -101,8 +101,8 @@ static bool qrnic_eq_written(struct qrnic_eq *eq, u32 index)
 }
 
 /*
- * Copies the next EQE if the device has written it, for the reasons of
- * qrnic_cqe_take().
+ * Copies the next EQE if the device has written it. Callers use only the copy,
+ * because a device that is not trusted can change the EQE at any time.
  */
 static bool qrnic_eqe_take(struct qrnic_eq *eq, struct qrnic_eqe *copy)
 {
@@ -115,8 +115,8 @@ static bool qrnic_eqe_take(struct qrnic_eq *eq, struct qrnic_eqe *copy)
 	dma_rmb();
 	*copy = *qrnic_eq_entry(eq, eq->consumer);
 	/*
-	 * Otherwise the compiler could read the ring again in place of the
-	 * copy.
+	 * The barrier is needed, because otherwise the compiler could read the
+	 * ring again in place of the copy.
 	 */
 	barrier();
 	return true;
@@ -164,8 +164,9 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 		 */
 		smp_store_release(&eq->consumer, eq->consumer + 1);
 		/*
-		 * The device learns of free entries long before the EQ is full,
-		 * so that it does not overrun.
+		 * The consumer index is reported after each quarter of the
+		 * ring, so that the device knows of free entries before the EQ
+		 * overruns.
 		 */
 		if (!(eq->consumer & (size / 4 - 1)))
 			qrnic_eq_doorbell(eq, false);
@@ -240,8 +241,8 @@ static u32 qrnic_eq_log_size(struct qrnic_core *core, enum qrnic_eq_type type)
 	u32 log_size;
 
 	/*
-	 * This EQ may be full, because the device keeps page faults until there
-	 * is room.
+	 * The EQ of page faults has fewer entries than there may be faults,
+	 * because the device keeps further faults until there is room.
 	 */
 	if (type == QRNIC_EQ_PAGE_FAULT)
 		entries = BIT(QRNIC_EQ_LOG_MIN);
@@ -523,8 +524,8 @@ int qrnic_port_update(struct qrnic_core *core)
 	int err;
 
 	/*
-	 * Otherwise the result of an older query could replace that of a newer
-	 * one.
+	 * The mutex is held, because otherwise the result of an older query
+	 * could replace that of a newer one.
 	 */
 	mutex_lock(&core->port_mutex);
 	err = qrnic_cmd_query_port(&core->dev, &port);
@@ -551,7 +552,8 @@ EXPORT_SYMBOL_QRNIC(qrnic_port_cached);
 static void qrnic_port_event(struct qrnic_core *core)
 {
 	/*
-	 * The state is queried, because several events may have come meanwhile.
+	 * The driver queries the state instead of deriving it from the event,
+	 * because further events may have come meanwhile.
 	 */
 	if (qrnic_port_update(core))
 		return;

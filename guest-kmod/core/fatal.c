@@ -152,9 +152,10 @@ void qrnic_fatal_init(struct qrnic_core *core)
 void qrnic_health_start(struct qrnic_core *core)
 {
 	/*
-	 * The work item runs on event_wq, because no other code detects a
-	 * device that fails while no memory is left. The work item allocates
-	 * nothing, and takes no lock of other parts.
+	 * The work item runs on event_wq, whose worker exists even if no memory
+	 * is left. This is needed, because no other code detects a device that
+	 * fails at such a time. The work item allocates nothing, and takes no
+	 * lock of other parts.
 	 */
 	queue_delayed_work(core->dev.event_wq, &core->health_work,
 			   QRNIC_HEALTH_INTERVAL);

@@ -104,8 +104,8 @@ void qrnic_carrier_unprepare(struct qrnic_ib_qp *qp)
 }
 
 /*
- * Sets the source address of the path, or NULL. The reference to the GID entry
- * prevents that the entry gets another address.
+ * Sets the source GID of the path; if sgid is NULL, the path has none. The
+ * reference to the GID entry prevents that the entry gets another address.
  */
 void qrnic_carrier_path(struct qrnic_ib_carrier *carrier,
 			const struct ib_gid_attr *sgid)
@@ -188,8 +188,9 @@ struct qrnic_ib_carrier *qrnic_carrier_join(struct qrnic_ib_dev *dev, u32 number
 		return joined;
 	if (qp->is_carrier) {
 		/*
-		 * The reference to the queue pair is enough, because its
-		 * destruction waits for the reference.
+		 * The pointer needs no RCU, because the queue pair keeps its
+		 * carrier until its destruction. The destruction waits for the
+		 * reference to the queue pair that this function holds.
 		 */
 		carrier = rcu_dereference_protected(qp->carrier, true);
 		if (carrier->key == key) {

@@ -352,9 +352,11 @@ static struct qrnic_ib_qp *qrnic_cq_qp(struct cq_poll *poll, u32 qpn)
 }
 
 /*
- * Returns true if the CQE can be valid: the QP has such requests, and completes
- * them in this CQ. This is checked because the device is not trusted. Without a
- * QP it can be valid, because the QP is being destroyed.
+ * Returns true if the CQE may be valid. The QP must belong to the kernel, and
+ * complete requests of this direction in this CQ. The CQE of a receive must
+ * name the SRQ of the QP, if it has one. All this is checked because the device
+ * is not trusted. Without a QP the result is true, because the QP may be in
+ * destruction.
  */
 static bool qrnic_cq_completes(const struct cq_poll *poll, const struct qrnic_ib_qp *qp,
 			       bool receive, u32 srqn)

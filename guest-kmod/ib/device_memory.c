@@ -32,7 +32,10 @@ struct ib_dm *qrnic_ib_alloc_dm(struct ib_device *ibdev,
 
 	if (!qrnic_ib_cap(dev, QRNIC_CAP_DEVICE_MEMORY))
 		return ERR_PTR(-EOPNOTSUPP);
-	/* The limit is 32 bits, because the RDMA core counts the bytes so. */
+	/*
+	 * Longer memory is rejected, because the RDMA core stores the length in
+	 * 32 bits.
+	 */
 	if (attr->length > U32_MAX || attr->alignment > U8_MAX)
 		return ERR_PTR(-EINVAL);
 

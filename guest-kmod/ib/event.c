@@ -156,7 +156,7 @@ static int qrnic_ib_netdev_event(struct notifier_block *nb, unsigned long event,
 	case NETDEV_REGISTER:
 		/*
 		 * The netdev has moved to another network namespace, so the
-		 * RDMA core needs it again.
+		 * driver passes the netdev to the RDMA core again.
 		 */
 		ib_device_set_netdev(&dev->ibdev, dev->qdev->netdev,
 				     QRNIC_IB_PORT);

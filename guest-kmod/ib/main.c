@@ -257,8 +257,9 @@ static const struct ib_device_ops qrnic_ib_device_ops = {
 };
 
 /*
- * In a table of its own, because the registration of the device fails if the
- * RDMA core cannot read these statistics.
+ * The operations of statistics are in a separate table, which is set only if
+ * the driver can read the counters. Otherwise the registration of the device
+ * would fail, because the RDMA core reads the statistics.
  */
 static const struct ib_device_ops qrnic_ib_statistics_ops = {
 	.alloc_hw_device_stats = qrnic_ib_alloc_device_stats,

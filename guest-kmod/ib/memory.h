@@ -37,7 +37,10 @@ struct qrnic_ib_mr {
 	/* Region of user space only */
 	struct ib_umem *umem;
 	struct qrnic_table table;
-	/* Region on demand; then umem and table are not used */
+	/*
+	 * State of a region on demand, otherwise NULL; if set, umem and table
+	 * are not used
+	 */
 	struct qrnic_ib_odp *odp;
 
 	/*

@@ -32,8 +32,8 @@ static struct ib_umem_odp *qrnic_odp_umem_get(struct qrnic_ib_odp *odp, u64 star
 		return umem;
 	umem->private = odp;
 	/*
-	 * Holds the mm for the parts, because an implicit umem has no notifier
-	 * that would.
+	 * A reference to the mm is taken for the parts. Only an explicit umem
+	 * has a notifier that holds such a reference; an implicit one has none.
 	 */
 	mmgrab(umem->umem.owning_mm);
 	return umem;

@@ -103,7 +103,8 @@ static bool qrnic_odp_invalidate(struct mmu_interval_notifier *notifier,
 	mutex_lock(&umem->umem_mutex);
 	mmu_interval_set_seq(notifier, sequence);
 	/*
-	 * Otherwise no page has been mapped yet, or the region is not complete.
+	 * If npages is 0, no page has been mapped yet, or the region is not
+	 * complete.
 	 */
 	if (umem->npages) {
 		start = max_t(u64, range->start, ib_umem_start(umem));
@@ -193,8 +194,8 @@ err_charge:
 }
 
 /*
- * Lists that qrnic_odp_map() pins; two suffice, because it maps at most as much
- * as one list describes
+ * Lists that qrnic_odp_map() pins. Two lists suffice, because a range of
+ * qrnic_odp_map() is at most as long as the range of one list.
  */
 struct odp_lists {
 	struct qrnic_sparse_list *list[2];
@@ -215,8 +216,9 @@ static void qrnic_odp_lists_put(struct qrnic_ib_odp *odp, struct odp_lists *list
 
 /*
  * Pins the lists of the pages from first to last, and finds the part of an
- * implicit region. Worker threads have no cgroup of the process, so the memory
- * is charged to the one of the region's mm. Returns the memory or an ERR_PTR().
+ * implicit region. The memory is charged to the cgroup of the region's mm,
+ * because worker threads do not run in that cgroup. Returns the memory or an
+ * ERR_PTR().
  */
 static struct ib_umem_odp *qrnic_odp_lists_get(struct qrnic_ib_odp *odp, u64 address,
 					       u64 first, u64 last,

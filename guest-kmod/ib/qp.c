@@ -498,8 +498,9 @@ static void qrnic_qp_objects_fill(const struct qrnic_ib_qp *qp, int type,
 		context->xrcd = cpu_to_le32(to_qrnic_xrcd(init->xrcd)->xrcdn);
 	}
 	/*
-	 * Omitted for a dynamic initiator, because it does not receive, but
-	 * uverbs requires a CQ.
+	 * The receive CQ of a dynamic initiator is not passed to the device,
+	 * because an initiator does not receive. The CQ exists only because
+	 * uverbs requires it.
 	 */
 	if (init->recv_cq && type != QRNIC_QPT_DC_INI)
 		context->recv_cq =

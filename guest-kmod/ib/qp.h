@@ -75,7 +75,9 @@ struct qrnic_ib_qp {
 	u8 sl;
 	/* Level that follows from the address vector */
 	u8 av_level;
-	/* One more than the level that the caller requested, or 0 */
+	/*
+	 * Requested priority level plus 1; 0 if the caller requested no level
+	 */
 	u8 priority;
 	bool is_carrier;
 	/*

@@ -37,7 +37,7 @@ static_assert(IB_QP_MAX_DEST_RD_ATOMIC == QRNIC_QP_MAX_DEST_RD_ATOMIC);
 static_assert(IB_QP_DEST_QPN == QRNIC_QP_DEST_QPN);
 static_assert(IB_QP_RATE_LIMIT == QRNIC_QP_RATE_LIMIT);
 
-/* Attributes of the device that verbs have, with the same bits */
+/* Attributes that both verbs and the device have, with the same bits */
 #define QRNIC_IB_QP_ATTRIBUTES \
 	(QRNIC_QP_ALL & ~(QRNIC_QP_PRIORITY | QRNIC_QP_OPTIONS | QRNIC_QP_CARRIER))
 
@@ -73,8 +73,8 @@ static int qrnic_qp_attr_check(struct qrnic_ib_dev *dev, const struct ib_qp_attr
 }
 
 /*
- * Sets the members that mask names. The others stay 0, because the device
- * rejects other values.
+ * Sets the members that mask names. The other members stay 0, because the
+ * device rejects other values there.
  */
 static int qrnic_qp_attr_fill(struct qrnic_ib_dev *dev, struct qrnic_qp_attr *hw,
 			      const struct ib_qp_attr *attr, int mask)
@@ -126,7 +126,10 @@ static int qrnic_modify_request_get(struct qrnic_ib_dev *dev, int mask,
 				    struct qrnic_modify_qp_req *request)
 {
 	const u32 shared = QRNIC_MODIFY_QP_CARRIER | QRNIC_MODIFY_QP_SHARE;
-	/* Only an initiator may have this option, which the device checks. */
+	/*
+	 * Only an initiator may have the half handshake; the device checks
+	 * this.
+	 */
 	const u8 handshake = qrnic_ib_cap(dev, QRNIC_CAP_DYNAMIC) ?
 			     QRNIC_QPO_FULL_HANDSHAKE : 0;
 	bool limit = mask & IB_QP_RATE_LIMIT;

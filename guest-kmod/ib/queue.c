@@ -156,8 +156,9 @@ bool qrnic_queue_complete(struct qrnic_ib_queue *queue, u32 index,
 	if (index - queue->consumer >= producer - queue->consumer)
 		return false;
 	/*
-	 * An index within a WQE has the slot of an earlier pass, so its end is
-	 * checked, too.
+	 * If index lies within a WQE, its slot still has a request of an
+	 * earlier pass. So the function also checks that the request ends
+	 * within the posted WQEs.
 	 */
 	*request = queue->requests[index & queue->mask];
 	if (request->next - index - 1 >= producer - index)

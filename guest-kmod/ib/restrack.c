@@ -60,10 +60,7 @@ int qrnic_ib_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 	return qrnic_fill_end(msg, table, qrnic_cq_fill(msg, to_qrnic_cq(ibcq)));
 }
 
-/*
- * Writes the options of this end, and those that the peer is known to have,
- * too.
- */
+/* Writes the options that this end requests, and the options in force. */
 static int qrnic_options_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {
 	u8 options = READ_ONCE(qp->options);
@@ -89,9 +86,10 @@ static int qrnic_level_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 }
 
 /*
- * Writes the number of members of a carrier, of all processes, or the number of
- * the carrier of a member. RCU protects the carrier, because the dump holds a
- * reference to the queue pair only.
+ * Writes the number of the carrier if the queue pair is a member. If the queue
+ * pair is a carrier, writes the number of its members in all processes. RCU
+ * protects the carrier, because the dump holds a reference to the queue pair
+ * only.
  */
 static int qrnic_carrier_fill(struct sk_buff *msg, const struct qrnic_ib_qp *qp)
 {

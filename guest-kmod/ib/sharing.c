@@ -86,8 +86,8 @@ static void qrnic_link_remove(struct qrnic_ib_dev *dev,
 
 /*
  * Releases sharing_mutex, and then frees the links that were removed meanwhile.
- * In this order, because the events of their carriers are flushed, and other
- * connections should not wait for that.
+ * The links are freed without the mutex, because freeing flushes the events of
+ * their carriers, and other connections need not wait for that.
  */
 void qrnic_sharing_unlock(struct qrnic_ib_dev *dev)
 {
@@ -135,7 +135,8 @@ err_link:
 /*
  * Returns the first PSN of both directions. The PSN depends on the numbers of
  * both ends, so that no late packet of another carrier is accepted. The number
- * of one end alone is close to that of the carrier before.
+ * of one end alone does not suffice, because it is close to the number of the
+ * carrier that was created before.
  */
 static u32 qrnic_link_psn(const struct qrnic_ib_share *share,
 			  const struct qrnic_ib_share_link *link)
@@ -424,8 +425,9 @@ static struct qrnic_ib_share_link *qrnic_link_to(struct qrnic_ib_dev *dev,
 		if (link->peer_number == number && qrnic_link_leads(link, av))
 			return link;
 		/*
-		 * The peer uses this number for one carrier, and this one has
-		 * another source address.
+		 * The peer uses its number for a single carrier. Here a link to
+		 * the same peer and number exists, but it has another source
+		 * address, so the connection cannot use it.
 		 */
 		if (link->peer_number == number &&
 		    !memcmp(link->dgid, av->dgid, sizeof(link->dgid)))

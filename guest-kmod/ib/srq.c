@@ -59,8 +59,8 @@ static int qrnic_tag_list_check(struct qrnic_ib_dev *dev,
 
 /*
  * Prepares the tag list of a process (IB_SRQT_TM): pins and maps the ring of
- * operations, which the device reads. If the flag is true, the request contains
- * that ring. Returns 0 or a negative errno.
+ * operations, which the device reads. The flag is true if the process has sent
+ * a ring in its request. Returns 0 or a negative errno.
  */
 static int qrnic_tag_list_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_srq *srq,
 				  const struct ib_srq_init_attr *init,
@@ -149,9 +149,9 @@ static int qrnic_srq_check(struct qrnic_ib_dev *dev,
 }
 
 /*
- * Reads the attributes of a streaming receive queue. If the flag is false,
- * comp_mask of the request has no such bit, and the attributes must be 0.
- * Returns 0 or a negative errno.
+ * Reads the attributes of a streaming receive queue. The flag is true if
+ * comp_mask of the request has the bit of these attributes. Without this bit
+ * the attributes must be 0. Returns 0 or a negative errno.
  */
 int qrnic_stream_get(struct qrnic_ib_dev *dev, const struct qrnic_stream *stream,
 		     bool wanted, struct qrnic_stream_attr *hw)

@@ -451,7 +451,10 @@ static void messages(struct end *a)
 	CHECK(be32toh(wc.imm_data) == 0x4711 && !memcmp(data, buffer, 33));
 }
 
-/* Fills the queue with as many requests, segments and bytes as were granted. */
+/*
+ * Posts as many requests as the queue was granted, each with the granted number
+ * of segments or bytes.
+ */
 static void whole_queue(struct end *a)
 {
 	struct ibv_sge sge[2];
@@ -737,7 +740,7 @@ static void test_handshakes(void)
 	}
 	while (dropped_there() == before)
 		CHECK(now_ms() < end);
-	/* A slow target makes the initiator retransmit both */
+	/* A slow target makes the initiator retransmit both packets */
 	CHECK(dropped_so_far() <= before + 1 + counter("timeouts") - again);
 	destroy_target(0);
 }

@@ -18,8 +18,8 @@ static uint32_t known(void)
 }
 
 /*
- * Returns the options that this end must request itself. Others are accepted
- * from every peer.
+ * Returns the options that this end must request itself. All other options are
+ * accepted if the peer requests them.
  */
 static uint32_t agreed_only(void)
 {
@@ -70,8 +70,8 @@ static void set(struct ibv_qp *qp, uint32_t vendor, uint32_t options)
 }
 
 /*
- * Tests that a queue pair accepts the options of an offer that this end allows,
- * and none of another vendor.
+ * Tests an offer: a queue pair accepts the options that this end allows. From
+ * an offer of another vendor it accepts none.
  */
 static void test_offer(void)
 {
@@ -172,7 +172,8 @@ static void test_none(void)
 }
 
 /*
- * Tests that connections with these options at their ends follow the standard.
+ * Tests that a connection has the options that the standard requires, if its
+ * ends request these options.
  */
 static void connection(uint32_t first, uint32_t second)
 {

@@ -511,7 +511,7 @@ static void test_lists_go(void)
 	lists_go(true);
 }
 
-/* Tests that a list without pages is freed. */
+/* Tests that a page list is freed although no page of it was ever present. */
 static void test_lists_of_nothing(void)
 {
 	uint8_t *map = parts_map(PARTS), *at = parts_begin(map);
@@ -709,7 +709,7 @@ static void test_charged(void)
 }
 
 /*
- * Sets a parameter of the kernel module that makes allocations of page lists
+ * Sets a parameter of the kernel module that makes the allocation of page lists
  * fail.
  */
 static bool set_refuse(const char *parameter, int value)

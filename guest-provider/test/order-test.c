@@ -373,7 +373,10 @@ static void test_slow_clock(void)
 	slow_clock_reads = 0;
 }
 
-/* Tests that the device fails after the first pair, or before it. */
+/*
+ * Tests reads of the device clock that fail, before and after the first pair
+ * was read.
+ */
 static void test_failing_clock(void)
 {
 	struct ibv_poll_cq_attr attr = {};

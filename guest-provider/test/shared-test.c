@@ -505,7 +505,10 @@ static void test_not_posted_to(void)
 	carriers_free();
 }
 
-/* Tests that members can have the attributes of other queue pairs. */
+/*
+ * Tests that members work with the attributes that other RC queue pairs may
+ * have.
+ */
 static void kind(struct qrnicdv_qp_init_attr dv, uint64_t ops, bool with_srq)
 {
 	struct ibv_srq_init_attr srq = { .attr = { 8, 1, 0 } };
@@ -615,7 +618,10 @@ static void test_options(void)
 	shared_free();
 }
 
-/* Tests that a member without the right to write fails, and no other. */
+/*
+ * Tests that a member without the right to write fails, and that all other
+ * members continue.
+ */
 static void test_error(void)
 {
 	struct ibv_sge sge = sge_of(0, 64);
@@ -643,8 +649,8 @@ static void test_error(void)
 }
 
 /*
- * Tests that a member waits if its peer has posted no receive, and no other
- * member waits.
+ * Tests that a member waits if its peer has posted no receive, and that all
+ * other members continue.
  */
 static void test_not_ready(void)
 {
@@ -653,7 +659,10 @@ static void test_not_ready(void)
 	NEED(capabilities & QRNIC_CAP_SHARED_CONNECTION);
 	shared_make(MEMBERS);
 	begin(0, 3);
-	/* The write completes before the send, and the send before the rest */
+	/*
+	 * The write completes before the send, because the send waits for a
+	 * receive WQE
+	 */
 	CHECK(poll_one(members[0].send_cq, &wc) == 1 && !wc.status);
 	CHECK(wc.wr_id == IBV_WR_RDMA_WRITE);
 	for (uint32_t seed = 1; seed < 10; seed++)

@@ -264,9 +264,7 @@ static void test_connections(void)
 		end_free(&asks[i]);
 }
 
-/*
- * Tests that the connection has its own path if only one end requests sharing.
- */
+/* Tests that a connection is not shared if only one end requests sharing. */
 static void test_declined(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
@@ -363,9 +361,9 @@ static void test_forged(void)
 }
 
 /*
- * Tests that the answering process has ended, with its carrier. The process
- * that connects notices this when it sends. The next connection must work,
- * before and after that.
+ * Tests that the answering process has ended, and its carrier with it. The
+ * process that connects notices this only when it sends. A next connection must
+ * work both before and after this process has noticed the end.
  */
 static void test_gone(void)
 {
@@ -399,7 +397,7 @@ static void test_gone(void)
 	end_free(&six);
 }
 
-/* Tests that a queue pair has its own connection after RESET. */
+/* Tests that a queue pair is not shared any more after RESET. */
 static void test_reset(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);

@@ -258,8 +258,9 @@ static void look(struct ibv_cq_ex *of)
 		used_count++;
 		posted[number] = false;
 		/*
-		 * A later write to the buffer would now be an error, so its
-		 * contents are overwritten
+		 * The device must not write to the buffer any more. The
+		 * contents are overwritten, so that a later write would be
+		 * noticed.
 		 */
 		memset(buffer + HALF + number * SIZE, 0xee, SIZE);
 	}

@@ -378,7 +378,10 @@ static void all_at_once(void)
 	static void *(*const mains[])(void *) = {
 		round_main, post_main, arm_main, resize_main,
 	};
-	/* Without the capability, the last thread has nothing to do */
+	/*
+	 * Without the capability no CQ can be resized, so the last thread is
+	 * not started
+	 */
 	size_t threads = capabilities & QRNIC_CAP_CQ_RESIZE ? 4 : 3, i;
 	pthread_t thread[4];
 	uint64_t next = 0, end = 0;
