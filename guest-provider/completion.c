@@ -23,7 +23,10 @@
  * not spend its time on a slow clock.
  */
 #define QRNIC_WALLCLOCK_SHARE 10u
-/* Upper limit, because the process may have been stopped during the reads */
+/*
+ * Upper limit of the time for which a pair is used. The limit is needed because
+ * a process that was stopped during the reads measures a long time.
+ */
 #define QRNIC_WALLCLOCK_KEEP_NS 10000000000ull
 /*
  * Longest time between two wall-clock reads. If it was longer, another program
@@ -119,7 +122,8 @@ static uint64_t qrnic_read_wallclock(struct ibv_cq_ex *ibcq)
 	int64_t ticks = le64toh(cq->current->timestamp) - cq->clocks.device;
 
 	/*
-	 * The order of the operations avoids an overflow for 292 years at 1 GHz
+	 * The product is computed after the division, so that it overflows only
+	 * after 292 years at 1 GHz
 	 */
 	return cq->clocks.wall_ns + ticks / ctx->clock_khz * 1000000 +
 	       ticks % ctx->clock_khz * 1000000 / ctx->clock_khz;

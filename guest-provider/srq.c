@@ -250,8 +250,9 @@ struct ibv_srq *qrnic_create_srq_stream(struct ibv_context *context,
 	if (!srq || xrc)
 		return srq;
 	/*
-	 * These members are set by libibverbs after create_srq, which this
-	 * function does not go through, so they are set here
+	 * libibverbs sets these members after its call of create_srq. A
+	 * streaming SRQ is created without this call, so its members are set
+	 * here
 	 */
 	srq->context = context;
 	srq->srq_context = attr->srq_context;
@@ -288,8 +289,8 @@ int qrnic_destroy_srq(struct ibv_srq *ibsrq)
 	if (err)
 		return err;
 	/*
-	 * Only an SRQ with its own CQ is in a list. Completions of others are
-	 * removed with their queue pairs.
+	 * Only an SRQ with its own CQ is in the list of a CQ. Completions of
+	 * other SRQs are removed with their queue pairs.
 	 */
 	if (srq->cq)
 		qrnic_cq_remove_srq(srq->cq, srq);

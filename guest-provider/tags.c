@@ -35,8 +35,8 @@ struct tag_op {
 	uint32_t entry;
 	bool add;
 	/*
-	 * The program does not see the completion, because it did not request
-	 * one
+	 * True if the program did not request the completion, and so must not
+	 * see it
 	 */
 	bool hidden;
 };
@@ -303,7 +303,7 @@ bool qrnic_tags_retire(struct qrnic_tags *tags, const struct qrnic_cqe *cqe,
 		*wr_id = tags->entry[index].wr_id;
 		/*
 		 * A match whose data is not complete keeps its handle, because
-		 * a second CQE follows
+		 * a second CQE reports the end of the data
 		 */
 		if (!ok || cqe->tagged & QRNIC_CQET_DATA_VALID)
 			give_entry(tags, index);

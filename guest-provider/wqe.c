@@ -25,8 +25,9 @@ bool qrnic_send_allowed(const struct qrnic_qp *qp)
 }
 
 /*
- * Returns true if all posted WQEs are known to be complete. Others may have
- * completed without being polled.
+ * Returns true if all posted WQEs are known to be complete. If the program has
+ * not polled the last completions, the result is false although the WQEs may be
+ * complete.
  */
 bool qrnic_sq_is_idle(struct qrnic_wq *sq)
 {

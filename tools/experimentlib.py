@@ -95,7 +95,7 @@ def value(text):
 
 
 class Run:
-    """Executes the parts of one experiment. short: a form that takes seconds."""
+    """Executes the parts of one experiment. If short is true, the experiment takes only seconds."""
 
     def __init__(self, short):
         self.short = short

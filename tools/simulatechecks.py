@@ -101,7 +101,9 @@ def read_go_back_n(scenario, result):
 
 
 def selective_repeat(scenario, result):
-    """Checks that only lost or late requests and answers, and those that probes request, are retransmitted."""
+    """Checks the number of retransmitted requests with selective repeat. Each lost or late packet, each probe and each
+    timeout may cause one.
+    """
     wrong = []
     probes = {row["node"]: row["probes"] + row["timeouts"] for row in result.rows["node"]}
     for flow in split(scenario, result):
@@ -117,8 +119,8 @@ def selective_repeat(scenario, result):
 
 
 def cnp_interval(scenario, result):
-    """Checks that at least np_min_time_between_cnps is between two CNPs for a queue pair, and that each CNP follows
-    a mark.
+    """Checks that at least np_min_time_between_cnps passes between two CNPs for a queue pair. A node may send a CNP only
+    after a packet with a congestion mark has arrived there.
     """
     given = scenario.get("congestion")
     gap = quantity("number", given.get("np_min_time_between_cnps", CNP_GAP_US), "congestion") if isinstance(given, dict) else CNP_GAP_US

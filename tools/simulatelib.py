@@ -146,7 +146,7 @@ def network_line(given):
 
 
 def congestion_line(given):
-    """Returns the line of parameters, which have the names of debugfs. With true all three parts are on."""
+    """Returns the input line for congestion control. Parameters have the names of debugfs; true enables all three parts."""
     given = {"np_enable": True, "rp_enable": True, "ect_enable": True} if given is True else dict(given)
     flags = FLAGS_USUAL
     for name, bit in FLAGS.items():
@@ -253,8 +253,8 @@ def summary(scenario, result):
         done = sum(row["bytes"] for row in result.rows["rate"] if row["flow"] == name and row["ns"] <= until)
         rates[name] = done * 8 / max(stop - start, 1)
         row = result.flow(name)
-        # The standstill is not measured for a flow with a number of messages or with pauses, because such a flow may
-        # rest.
+        # The standstill is not measured for a flow with a fixed number of messages or with pauses, because such a flow
+        # stops sending intentionally.
         if not flow.get("messages") and not flow.get("pause"):
             silent[name] = max(row["gap_ns"], stop - max(row["last_ns"], start))
     total = sum(row["bytes"] for row in result.rows["rate"] if row["ns"] <= until) * 8 / until

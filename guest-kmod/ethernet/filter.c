@@ -108,8 +108,8 @@ int qrnic_eth_filter_set(struct qrnic_eth *eth,
 	eth->filter = *filter;
 	err = qrnic_filter_apply(eth);
 	/*
-	 * The old filter is restored, because after the error the caller
-	 * destroys the object that the new one names.
+	 * The former filter is restored, because after the error the caller
+	 * destroys the object that the new filter names.
 	 */
 	if (err && filter->object)
 		eth->filter = old;

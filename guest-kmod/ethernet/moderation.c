@@ -16,9 +16,9 @@ bool qrnic_eth_can_moderate(const struct qrnic_eth *eth)
 }
 
 /*
- * Sets the moderation of a CQ. Without a time limit there is no moderation,
- * because the last frames would wait for ever. Without a limit of frames, half
- * a ring causes an event.
+ * Sets the moderation of a CQ. If usecs is 0, moderation is disabled, because
+ * CQEs without a time limit might wait for their event for ever. If frames is
+ * 0, the CQEs for half the ring cause an event.
  */
 static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 {
@@ -28,8 +28,9 @@ static int qrnic_eth_cq_moderate(struct qrnic_eth_cq *cq, u16 usecs, u32 frames)
 	struct qrnic_cq_moderation moderation = { };
 
 	/*
-	 * A CQE may complete up to QRNIC_TX_SIGNAL_INTERVAL WQEs of several
-	 * blocks each, so fewer CQEs are enough for half a ring.
+	 * A CQE of a transmit CQ may complete up to QRNIC_TX_SIGNAL_INTERVAL
+	 * WQEs of several blocks each. So its limit is smaller than half the
+	 * number of blocks.
 	 */
 	if (cq->transmit)
 		half /= QRNIC_TX_SIGNAL_INTERVAL * QRNIC_WQE_MAX_WQEBB;
@@ -106,8 +107,9 @@ int qrnic_eth_moderation_set(struct qrnic_eth_cq *cq,
 
 	WRITE_ONCE(cq->adaptive, false);
 	/*
-	 * A poll may still see the old value of adaptive and queue the work
-	 * item, so both are waited for.
+	 * A running poll may still see the old value of adaptive and queue the
+	 * work item. So the function waits for the poll, and then for the work
+	 * item.
 	 */
 	synchronize_net();
 	cancel_work_sync(&cq->dim.work);

@@ -366,8 +366,8 @@ static void qrnic_eth_destroy(struct qrnic_core *core)
 	qrnic_dcb_exit(eth);
 	WRITE_ONCE(core->dev.netdev, NULL);
 	/*
-	 * Waits for events and work items, because they may still use the
-	 * netdev.
+	 * The call waits for events and work items, because they may still use
+	 * the netdev.
 	 */
 	flush_work(&core->event_work);
 	cancel_delayed_work_sync(&eth->reset_work);

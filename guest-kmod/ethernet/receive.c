@@ -221,8 +221,9 @@ int qrnic_rx_poll(struct napi_struct *napi, int budget)
 
 	err = qrnic_rx_fill(channel, GFP_ATOMIC | __GFP_NOWARN);
 	/*
-	 * Without posted buffers no frame and so no event would come. Therefore
-	 * NAPI polls again until there is memory.
+	 * Without posted buffers the device receives no frame, and so no event
+	 * would schedule NAPI. Therefore NAPI polls again until there is
+	 * memory.
 	 */
 	if (unlikely(err && rx->producer == rx->consumer))
 		return budget;

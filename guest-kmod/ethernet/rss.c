@@ -87,8 +87,9 @@ static void qrnic_rss_destroy(struct qrnic_eth *eth, u32 table)
 	struct qrnic_dev *dev = &eth->core->dev;
 
 	/*
-	 * Otherwise the table would still use its queue pairs, so that they
-	 * could not be destroyed.
+	 * If the command fails, the table still uses its queue pairs, so they
+	 * could not be destroyed either. Therefore the device is reset, which
+	 * destroys all of them.
 	 */
 	if (qrnic_cmd_destroy(dev, QRNIC_CMD_DESTROY_RSS, table))
 		qrnic_report_fatal(dev, "RSS table not destroyed");

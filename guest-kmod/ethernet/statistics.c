@@ -194,8 +194,9 @@ static u64 *qrnic_channel_stats(const struct qrnic_eth *eth, u64 *data)
 	for (i = 0; i < eth->max_channels; i++) {
 		channel = &eth->channels[i];
 		/*
-		 * The index that follows the other is read first, so that the
-		 * difference is never negative.
+		 * The index of the consumer side is read first, because both
+		 * indices may advance meanwhile. In the other order the
+		 * difference could be negative.
 		 */
 		first = READ_ONCE(channel->tx.clean);
 		data[2] += READ_ONCE(channel->tx.producer) - first;

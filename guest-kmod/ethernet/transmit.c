@@ -203,8 +203,8 @@ static void qrnic_tx_drop(struct qrnic_channel *channel, struct sk_buff *skb)
 	dev_core_stats_tx_dropped_inc(channel->eth->netdev);
 	dev_kfree_skb_any(skb);
 	/*
-	 * Packets before this one may have no doorbell yet, because the stack
-	 * announced more.
+	 * Earlier packets of the batch may be posted without a doorbell,
+	 * because the stack has announced further packets.
 	 */
 	qrnic_tx_ring(channel);
 }
@@ -350,8 +350,8 @@ netdev_tx_t qrnic_eth_transmit(struct sk_buff *skb, struct net_device *netdev)
 		return NETDEV_TX_OK;
 	}
 	/*
-	 * Checked here again, because features_check() does not see the headers
-	 * of frames from a guest.
+	 * The frame is checked again, because features_check() does not see the
+	 * headers of frames from a guest.
 	 */
 	if (!qrnic_tx_length_ok(netdev, skb) ||
 	    (skb_is_gso(skb) && !qrnic_tx_can_segment(eth, skb)) ||

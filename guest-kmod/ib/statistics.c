@@ -116,9 +116,9 @@ static int qrnic_statistics_read(struct qrnic_dev *qdev, struct rdma_hw_stats *s
 }
 
 /*
- * Reads the counters of the port or the device. For the port only traffic in no
- * counter set is read, because the RDMA core adds the values of all present and
- * past rdma_counters.
+ * Reads the counters of the port or the device. For the port, the function
+ * reads only traffic that belongs to no counter set. The RDMA core adds the
+ * values of all present and past rdma_counters itself.
  */
 int qrnic_ib_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 			  u32 port, int index)

@@ -105,8 +105,7 @@ struct ib_umem *qrnic_umem_get(struct qrnic_ib_dev *dev, u64 address, u64 length
 }
 
 /*
- * Maps a page to test if the kernel copies it, because it copies every page
- * then.
+ * Maps a page as a test. If the kernel copies this page, it copies every page.
  */
 void qrnic_user_memory_init(struct qrnic_ib_dev *dev)
 {
@@ -171,7 +170,10 @@ int qrnic_address_space_get(struct qrnic_ib_dev *dev, u32 *number)
 		kfree(entry);
 		goto out;
 	}
-	/* A positive result only means that the numbers have wrapped around. */
+	/*
+	 * A positive result is not an error; it means that the numbers have
+	 * wrapped around.
+	 */
 	err = 0;
 	entry->number = *number;
 	hash_add(dev->address_space_mms, &entry->node, (unsigned long)entry->mm);

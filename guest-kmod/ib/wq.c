@@ -104,7 +104,7 @@ struct ib_wq *qrnic_ib_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *ini
 	struct qrnic_ib_wq *wq;
 	int err;
 
-	/* Rejected, because there is no user in the kernel. */
+	/* Rejected, because no user in the kernel needs receive work queues. */
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
 	err = qrnic_wq_check(dev, init);
@@ -188,10 +188,10 @@ bool qrnic_wq_event(struct qrnic_ib_dev *dev, u32 number, enum ib_event_type typ
 	wq = container_of(object, struct qrnic_ib_wq, object);
 	event.element.wq = &wq->ibwq;
 	/*
-	 * The event is dropped before uverbs has set uobject, which it does
-	 * after create_wq(), because its handler dereferences uobject. Until
-	 * then the work queue is in RESET, where only a device that is not
-	 * trusted sends events.
+	 * uverbs sets uobject only after create_wq(), and its event handler
+	 * dereferences uobject. So an event before that is dropped. Until then
+	 * the work queue is in RESET, where only a device that is not trusted
+	 * sends events.
 	 */
 	if (type == IB_EVENT_QP_FATAL && wq->ibwq.event_handler &&
 	    READ_ONCE(wq->ibwq.uobject))
@@ -240,8 +240,8 @@ static int qrnic_wq_to(struct qrnic_ib_dev *dev, u32 number, enum ib_wq_state fr
 		return -EINVAL;
 	}
 	/*
-	 * In the fatal state the change succeeds, because nothing is received,
-	 * as in RESET and ERR.
+	 * In the fatal state the change succeeds, because the work queue
+	 * receives nothing then, as in RESET and ERR.
 	 */
 	return err && !qrnic_healthy(dev->qdev) ? 0 : err;
 }

@@ -85,8 +85,8 @@
 #endif
 
 /*
- * Since 7.2 the function has a name with "va", because it pins memory by its
- * address.
+ * Since 7.2 ib_umem_get() has the name ib_umem_get_va(), because it pins memory
+ * by its virtual address.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 #define ib_umem_get ib_umem_get_va

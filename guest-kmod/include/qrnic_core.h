@@ -161,7 +161,7 @@ static inline struct qrnic_dev *qrnic_dev_of_aux(struct auxiliary_device *adev)
 
 /*
  * Records the result of the driver's probe. Called at the end of each probe, so
- * that the core learns of a failure.
+ * that the core can check the result, which the bus does not return.
  */
 static inline void qrnic_aux_probed(struct auxiliary_device *adev, int error)
 {
@@ -690,9 +690,12 @@ struct qrnic_sparse_table {
 	struct qrnic_sparse_list *root;
 	struct qrnic_sparse_budget *budget;
 	u32 num_lists;
-	/* Protects the list empty, and members present that become 0 */
+	/*
+	 * Protects the list empty, and the transition of members present to 0
+	 */
 	spinlock_t lock;
-	struct list_head empty;	/* lists that had no entry at some time */
+	/* Lists that had no entry at some time; some may have entries again */
+	struct list_head empty;
 };
 
 /**
@@ -894,8 +897,8 @@ static inline bool qrnic_cqe_take(const struct qrnic_ring *ring, u32 index,
 	dma_rmb();
 	*copy = *qrnic_cqe_at(ring, index, log_size);
 	/*
-	 * Otherwise the compiler could read the ring again in place of the
-	 * copy.
+	 * The barrier is needed, because otherwise the compiler could read the
+	 * ring again in place of the copy.
 	 */
 	barrier();
 	return true;
@@ -905,8 +908,8 @@ static inline bool qrnic_cqe_take(const struct qrnic_ring *ring, u32 index,
 static inline void qrnic_cq_consume(const struct qrnic_ring *ring, u32 consumer)
 {
 	/*
-	 * Otherwise the device could overwrite a CQE before the driver has read
-	 * it.
+	 * The barrier is needed, because otherwise the device could overwrite a
+	 * CQE before the driver has read the CQE.
 	 */
 	dma_mb();
 	WRITE_ONCE(ring->cq_record->consumer, cpu_to_le32(consumer));

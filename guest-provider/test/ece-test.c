@@ -172,8 +172,8 @@ static void test_none(void)
 }
 
 /*
- * Tests that a connection has the options that the standard requires, if its
- * ends request these options.
+ * Tests connections whose ends have these options, which may differ. Data must
+ * arrive, and each end must report its options.
  */
 static void connection(uint32_t first, uint32_t second)
 {

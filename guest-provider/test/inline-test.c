@@ -425,7 +425,10 @@ static void refused(enum ibv_qp_type type, uint32_t bytes, int err)
 	CHECK(!wrong && errno == err);
 }
 
-/* Returns the length that a program learns that reads CQEs itself. */
+/*
+ * Returns max_inl_recv of a queue pair, as direct verbs return it to a program
+ * that reads CQEs itself.
+ */
 static uint32_t shown(struct ibv_qp *of)
 {
 	const size_t older = offsetof(struct qrnicdv_qp, max_inl_recv);

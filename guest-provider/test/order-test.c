@@ -374,8 +374,8 @@ static void test_slow_clock(void)
 }
 
 /*
- * Tests reads of the device clock that fail, before and after the first pair
- * was read.
+ * Tests a device clock that cannot be read. If the first read fails, there is
+ * no pair. If the second read fails, the pair of the first read is used.
  */
 static void test_failing_clock(void)
 {

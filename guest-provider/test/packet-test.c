@@ -293,7 +293,10 @@ static void test_checksums(void)
 	CHECK(!ibv_destroy_flow(flow) && !pair_free(&p));
 }
 
-/* Tests that a layer must match the layer above it. */
+/*
+ * Tests rejected rules: a layer contradicts the layer above it, is out of
+ * order, or is not supported.
+ */
 static void test_layers(void)
 {
 	struct ibv_flow_spec_esp esp = {

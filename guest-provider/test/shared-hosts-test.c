@@ -58,7 +58,10 @@ static struct shared *shared;
 static unsigned int processes, rank;
 static bool first;
 static const char *device;
-/* Two streams, because data that is read ahead must not block writes */
+/*
+ * One stream for each direction, because a stream that has read data ahead must
+ * not block writes
+ */
 static FILE *from_other, *to_other;
 static struct ibv_cq *cq;
 static struct ibv_qp *carrier;
@@ -335,7 +338,10 @@ static void traffic(void)
 			received(wc.wr_id, &wc);
 		else
 			c->sent++;
-		/* The next round begins when the peer also has what it needs */
+		/*
+		 * The next round begins only when the message of the peer has
+		 * arrived, because both ends reuse the memory of the round
+		 */
 		if (c->round < ROUNDS && c->sent == operations() &&
 		    c->received > c->round) {
 			round_end(wc.wr_id);

@@ -407,8 +407,8 @@ static void moving_deleted(const struct completion *c)
 		return;
 	}
 	/*
-	 * No message can have matched this entry, because it was set aside for
-	 * one
+	 * No message can have matched this entry, because the receiver has
+	 * reserved the entry for an unexpected message
 	 */
 	CHECK(!c->status && entry[i].state == SPOKEN_FOR);
 	listed--;

@@ -379,8 +379,8 @@ static void all_at_once(void)
 		round_main, post_main, arm_main, resize_main,
 	};
 	/*
-	 * Without the capability no CQ can be resized, so the last thread is
-	 * not started
+	 * Without the capability no CQ can be resized, so resize_main() is not
+	 * started
 	 */
 	size_t threads = capabilities & QRNIC_CAP_CQ_RESIZE ? 4 : 3, i;
 	pthread_t thread[4];
@@ -591,7 +591,10 @@ static void test_resize_srq(void)
 	CHECK(!pair_connect(&shared));
 	for (i = 0; i < 3; i++)
 		CHECK(!pthread_create(&thread[i], NULL, mains[i], NULL));
-	/* The threads must end in all cases, so a failure only counts here */
+	/*
+	 * The threads must end in all cases. So a failure is only counted here,
+	 * and does not end the test at once
+	 */
 	memcpy(outer, test_end, sizeof(outer));
 	if (setjmp(test_end))
 		errors++;

@@ -425,7 +425,7 @@ static void unpolled(bool one_cq, bool destroy)
 	CHECK(receives_poll(&sent) == (xrcd ? MESSAGES - polled : 0));
 	CHECK(!sent && !ibv_poll_cq(ends.send_cq, 1, &wc));
 
-	/* The polled receive is free, too */
+	/* The receive WQE of the polled completion is free, too */
 	if (ends.srq)
 		CHECK(receives_post() == MESSAGES);
 	ends_start();

@@ -162,7 +162,8 @@ static void test_objects(void)
 }
 
 /*
- * Tests that a completion names a queue pair that the receiver has not created.
+ * Tests that the completion names the target, a queue pair that the receiver
+ * has not created.
  */
 static void test_receive(void)
 {

@@ -389,8 +389,9 @@ enum qrnic_qp_methods {
 };
 
 /*
- * Returns the priority of a QP in the device. Both are __u32: PRIORITY as in
- * qrnic_modify_qp_req, and LEVEL, by which the device schedules the QP.
+ * Returns the priority of a QP in the device. PRIORITY has the value of
+ * priority in qrnic_modify_qp_req. LEVEL is the level by which the device
+ * schedules the QP. Both attributes are __u32.
  */
 enum qrnic_qp_query_priority_attrs {
 	QRNIC_ATTR_QP_QUERY_PRIORITY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -399,11 +400,12 @@ enum qrnic_qp_query_priority_attrs {
 };
 
 /*
- * Agrees on a shared connection for an RC QP in RESET or INIT. Both are options
- * of ECE, a __u32. The attribute QRNIC_ATTR_QP_SHARE_WANTED contains the
- * options QRNIC_QPO_* for the connection, or the connection request of the
- * peer, with QRNIC_ECE_SHARE_OFFER. The attribute QRNIC_ATTR_QP_SHARE_AGREED is
- * the request that this end sends, or its reply.
+ * Agrees on a shared connection for an RC QP in RESET or INIT. The attributes
+ * WANTED and AGREED are options of ECE, each a __u32.
+ * QRNIC_ATTR_QP_SHARE_WANTED contains the options QRNIC_QPO_* for the
+ * connection, or, with QRNIC_ECE_SHARE_OFFER, the connection request of the
+ * peer. QRNIC_ATTR_QP_SHARE_AGREED is the request that this end sends, or its
+ * reply.
  */
 enum qrnic_qp_share_attrs {
 	QRNIC_ATTR_QP_SHARE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
