@@ -514,8 +514,8 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 		  to_qrnic_srq(attr->srq) : NULL;
 	qp->sq_sig_flag = attr->sq_sig_all ? QRNIC_WQEF_SIGNALED : 0;
 	/*
-	 * The device has one fixed limit, so a smaller request would save no
-	 * memory.
+	 * The device has one fixed limit, so a smaller request would have no
+	 * effect on the device.
 	 */
 	if (*max_recv_inline)
 		qp->max_recv_inline = QRNIC_MAX_RECV_INLINE;

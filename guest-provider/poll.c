@@ -229,8 +229,8 @@ static bool cqe_has_queue(struct qrnic_cq *cq, const struct qrnic_qp *qp,
 
 /*
  * Retires the WQE of a CQE and returns its wr_id. The WQE stays if its buffer
- * receives more messages. The CQE is the oldest of the CQ. locked is that of
- * srq_switch_lock().
+ * receives more messages. The caller passes the oldest CQE of the CQ. The
+ * argument locked is the same as in srq_switch_lock().
  */
 static uint64_t cqe_retire(struct qrnic_qp *qp, struct qrnic_cqe *cqe,
 			   struct qrnic_srq **locked, bool *used_up)

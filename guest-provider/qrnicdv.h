@@ -127,7 +127,8 @@ struct qrnicdv_cq {
  */
 struct qrnicdv_stream_attr {
 	uint32_t max_message;	/* longest message in bytes; UD: with GRH */
-	uint32_t max_messages;	/* messages per buffer, 1 to 65535 */
+	/* maximum number of messages per buffer, 1 to 65535 */
+	uint32_t max_messages;
 	/* alignment of messages in bytes: 0 or a power of two */
 	uint32_t align;
 	uint32_t reserved;	/* 0 */
@@ -158,16 +159,19 @@ enum qrnicdv_dc_type {
 };
 
 enum qrnicdv_dc_flags {
-	/* target: requested from its initiators by ECE */
+	/* for a target: its initiators receive the flag by ECE */
 	QRNICDV_DC_FULL_HANDSHAKE = 1 << 0,
 };
 
 struct qrnicdv_dc_attr {
 	uint32_t dc_type;	/* enum qrnicdv_dc_type */
 	uint32_t flags;		/* enum qrnicdv_dc_flags */
-	/* DCI: disconnects after 4.096 us * 2^idle; 0: 12 */
+	/*
+	 * DCI: idle time before it disconnects, 4.096 us * 2^idle; 0 means 12
+	 */
 	uint32_t idle;
-	uint32_t responders;	/* DCT: connections at a time; 0: 16 */
+	/* DCT: maximum number of connections at a time; 0 means 16 */
+	uint32_t responders;
 	uint64_t dct_access_key;
 };
 

@@ -318,7 +318,10 @@ static int qrnic_pm_resume(struct device *device)
 {
 	struct qrnic_core *core = dev_get_drvdata(device);
 
-	/* Needed for the same reason as in qrnic_reset_done(). */
+	/*
+	 * The state is saved again, because the PCI core uses up a saved state
+	 * when it restores it.
+	 */
 	pci_save_state(core->dev.pdev);
 	return qrnic_up(core);
 }

@@ -54,7 +54,10 @@ static int qrnic_recover_locked(struct qrnic_core *core)
 {
 	int err;
 
-	/* At most the auxiliary device is missing, so no reset is needed. */
+	/*
+	 * The device works, so no reset is needed. Only the auxiliary device
+	 * may be missing.
+	 */
 	if (qrnic_healthy(&core->dev) && core->level != QRNIC_DOWN)
 		return qrnic_resume_locked(core);
 

@@ -184,8 +184,8 @@ static int qrnic_channel_create(struct qrnic_channel *channel)
 	int err;
 
 	/*
-	 * Sized so that the CQs cannot overrun: at most one CQE for each block
-	 * of the SQ and each WQE of the RQ.
+	 * The sizes are chosen so that the CQs cannot overrun. There is at most
+	 * one CQE for each block of the SQ and for each WQE of the RQ.
 	 */
 	err = qrnic_eth_cq_open(channel, &channel->tx.cq, eth->shape.tx_blocks,
 				&eth->tx_moderation);

@@ -417,7 +417,8 @@ static bool qrnic_cq_length_possible(const struct qrnic_ib_qp *qp, u32 length, u
 /*
  * Sets the members of a successful receive. Kind and length are not valid in
  * the CQE of an error. An RDMA write with immediate data leaves the buffer
- * unused, so its length has no limit, but it never is a datagram.
+ * unused, so its length is not compared with the buffer. A datagram QP cannot
+ * receive such a write, so a CQE that reports one there gets no exception.
  */
 static void qrnic_cq_translate_receive(const struct qrnic_ib_qp *qp, u8 opcode,
 				       u32 length, u32 room, struct ib_wc *wc)

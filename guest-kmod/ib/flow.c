@@ -169,8 +169,8 @@ static int qrnic_spec_fill(struct qrnic_flow_ctx *context,
 	if (spec->type == IB_FLOW_SPEC_ACTION_COUNT)
 		return qrnic_count_fill(context, &spec->flow_count);
 	/*
-	 * Other types than NORMAL accept no layers, because the type defines
-	 * the match.
+	 * Rules of a type other than NORMAL accept no layers, because their
+	 * type defines the match.
 	 */
 	if (context->type != QRNIC_FLOW_NORMAL)
 		return -EINVAL;

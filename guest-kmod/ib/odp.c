@@ -85,7 +85,8 @@ static void qrnic_odp_free(struct qrnic_ib_odp *odp)
 
 /*
  * Charges the arrays that the RDMA core allocates for all pages of an explicit
- * region, as for a part of an implicit one (QRNIC_ODP_PART_WEIGHT).
+ * region. Each page has the same weight as in a part of an implicit region
+ * (QRNIC_ODP_PART_WEIGHT).
  */
 static int qrnic_odp_weigh(struct qrnic_ib_odp *odp, u64 length)
 {

@@ -258,9 +258,9 @@ static void qrnic_qp_level_changed(struct qrnic_ib_qp *qp,
 }
 
 /*
- * Moves a QP to ERR or RESET in the fatal state. This must succeed, because the
- * reset has destroyed the QP in the device. A QP with an SRQ that moves to ERR
- * then has a pending event LAST_WQE_REACHED.
+ * Moves a QP to ERR or RESET in the fatal state. No command is needed, because
+ * the reset has destroyed the QP in the device; so the transition cannot fail.
+ * A QP with an SRQ that moves to ERR then has a pending event LAST_WQE_REACHED.
  */
 static void qrnic_qp_state_lost(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *qp,
 				enum ib_qp_state state)

@@ -162,7 +162,10 @@ static void set_up(void)
 	}
 }
 
-/* Writes a completion as the device does, behind a number of others. */
+/*
+ * Writes a completion as the device does. The argument at is the number of CQEs
+ * between the consumer index and this completion.
+ */
 static void complete(struct qrnic_cq *to, uint32_t at, struct ibv_qp *qp,
 		     uint8_t opcode, uint32_t index)
 {

@@ -689,7 +689,10 @@ static void test_refused(void)
 	initiator_again(&a);
 	send_one(&a, 0, 50, 10, 1);
 	completed(&a, IBV_WC_SUCCESS);
-	/* Only the accepted message may have arrived first */
+	/*
+	 * The rejected message must not have arrived, so the accepted message
+	 * is the first one
+	 */
 	received_from(0, &a, 50, 10);
 	initiator_free(&a);
 	initiator_free(&b);

@@ -964,7 +964,10 @@ static void test_methods(void)
 			OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, out + 1) }));
 	GIVES(major > 7 || (major == 7 && minor >= 1), !!(out[1] & 1 << 1));
 	close(fd);
-	/* The part of the driver is optional */
+	/*
+	 * The attribute of the driver is optional, so the method also works
+	 * without it
+	 */
 	GIVES(0, ASK(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
 		     OUT(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, out)));
 	GIVES(ENOENT, ASK(QRNIC_OBJECT_DB_PAGE, QRNIC_METHOD_DB_PAGE_FREE,

@@ -598,7 +598,8 @@ static void test_limit(void)
 	err = 0;
 	CHECK(!madvise(at, most * PART_LENGTH, MADV_DONTNEED));
 	/*
-	 * One part fewer, because these addresses may need one more upper list
+	 * The loop stops one part earlier, because these addresses may need one
+	 * more upper list
 	 */
 	for (again = 0; !err && again < i - 2; again++)
 		err = bring(region, IBV_ADVISE_MR_ADVICE_PREFETCH,
@@ -779,8 +780,9 @@ static void *take_away(void *unused)
 			break;
 		case 1:
 			/*
-			 * The destination stays writable, because the writes of
-			 * the device would otherwise correctly fail
+			 * Only the source is protected. The destination stays
+			 * writable, because otherwise the device could not
+			 * write to it
 			 */
 			if (m == &to)
 				break;

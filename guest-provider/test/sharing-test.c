@@ -397,7 +397,10 @@ static void test_gone(void)
 	end_free(&six);
 }
 
-/* Tests that a queue pair is not shared any more after RESET. */
+/*
+ * Tests that a queue pair has its own connection after RESET, unless both ends
+ * agree on sharing again.
+ */
 static void test_reset(void)
 {
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
@@ -625,7 +628,8 @@ static void test_exclusive(void)
 	pthread_t thread;
 
 	/*
-	 * With a real-time scheduler the two threads do not preempt each other
+	 * The test ends here with a real-time scheduler, because there the two
+	 * threads do not preempt each other
 	 */
 	if (sched_getscheduler(0) != SCHED_OTHER) {
 		end_free(&one);

@@ -400,12 +400,11 @@ enum qrnic_qp_query_priority_attrs {
 };
 
 /*
- * Agrees on a shared connection for an RC QP in RESET or INIT. The attributes
- * WANTED and AGREED are options of ECE, each a __u32.
- * QRNIC_ATTR_QP_SHARE_WANTED contains the options QRNIC_QPO_* for the
- * connection, or, with QRNIC_ECE_SHARE_OFFER, the connection request of the
- * peer. QRNIC_ATTR_QP_SHARE_AGREED is the request that this end sends, or its
- * reply.
+ * Agrees on a shared connection for an RC QP in RESET or INIT. Both attributes
+ * are options of ECE, each a __u32. QRNIC_ATTR_QP_SHARE_WANTED contains the
+ * options QRNIC_QPO_* for the connection, or, with QRNIC_ECE_SHARE_OFFER, the
+ * connection request of the peer. QRNIC_ATTR_QP_SHARE_AGREED is the request
+ * that this end sends, or its reply.
  */
 enum qrnic_qp_share_attrs {
 	QRNIC_ATTR_QP_SHARE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
