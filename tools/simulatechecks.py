@@ -119,8 +119,8 @@ def selective_repeat(scenario, result):
 
 
 def cnp_interval(scenario, result):
-    """Checks that at least np_min_time_between_cnps passes between two CNPs for a queue pair. A node may send a CNP only
-    after a packet with a congestion mark has arrived there.
+    """Checks that at least np_min_time_between_cnps passes between two CNPs for a queue pair. A node may send a CNP
+    only after a packet with a congestion mark has arrived there.
     """
     given = scenario.get("congestion")
     gap = quantity("number", given.get("np_min_time_between_cnps", CNP_GAP_US), "congestion") if isinstance(given, dict) else CNP_GAP_US

@@ -146,7 +146,7 @@ def network_line(given):
 
 
 def congestion_line(given):
-    """Returns the input line for congestion control. Parameters have the names of debugfs; true enables all three parts."""
+    """Returns the line of congestion control. Parameters have the names of debugfs; true enables all three parts."""
     given = {"np_enable": True, "rp_enable": True, "ect_enable": True} if given is True else dict(given)
     flags = FLAGS_USUAL
     for name, bit in FLAGS.items():
