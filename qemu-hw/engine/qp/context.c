@@ -34,7 +34,7 @@ struct QrnicContext {
     /* must stay in the cache until the quantum ends */
     bool pinned;
     bool wants_quantum, wants_timer, wants_doorbell;
-    bool was_scheduled;         /* The miss has cost this quantum */
+    bool was_scheduled;         /* the queue pair lost a quantum by the miss */
     uint32_t frames;            /* buffered frames for this queue pair */
     uint32_t writes;            /* serial number of the image */
     /* copy of the image in memory */
@@ -151,8 +151,8 @@ static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
     }
     if (syndrome) {
         /*
-         * The memory has unknown contents, so the next write-back must not be
-         * omitted.
+         * The contents of the memory are unknown. Zeroing the copy makes the
+         * next write-back differ from it, so the write-back is not omitted.
          */
         memset(c->image, 0, sizeof(c->image));
     }
@@ -194,7 +194,8 @@ static void pin(QrnicContexts *x, QrnicContext *c)
         x->pinned++;
     }
     /*
-     * A pinned context outside the cache would stop fetches_begin() for ever.
+     * A pinned context outside the cache would be counted as an occupied slot,
+     * and fetches_begin() would never start a fetch again.
      */
     assert(x->pinned <= x->in);
 }
@@ -266,9 +267,7 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
 {
     QrnicQp *qp = c->qp;
 
-    /*
-     * The context is pinned first, because the calls below may evict a context.
-     */
+    /* The context is pinned first. Otherwise the calls below could evict it. */
     if (c->wants_quantum) {
         pin(e->qps->contexts, c);
     }
@@ -283,8 +282,9 @@ static void go_on(QrnicEngine *e, QrnicContext *c)
     if (c->wants_quantum) {
         c->wants_quantum = false;
         /*
-         * Only a queue pair that lost its quantum goes first. Otherwise a queue
-         * pair that was never scheduled would overtake those that wait.
+         * Only a queue pair that lost its quantum by the miss goes to the
+         * front. Otherwise a queue pair that was never scheduled would overtake
+         * those that wait.
          */
         if (c->was_scheduled) {
             e->qps->context_users->ready(e, qp);
@@ -404,8 +404,8 @@ static void frames_deliver(QrnicEngine *e)
         return;
     }
     /*
-     * The frames belong to other queue pairs than the current work, so that no
-     * counter set may count them here.
+     * The frames may belong to other queue pairs, so they must not be charged
+     * to the counter set of the current work.
      */
     before = qrnic_charge_to(e, NULL);
     x->delivering = true;

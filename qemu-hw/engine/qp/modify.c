@@ -121,13 +121,14 @@ static QrnicResult values_check(QrnicEngine *e, const QrnicQp *qp,
         V(QRNIC_QP_STATE, STATE, state, 0, QRNIC_QPS_ERR),
         V(QRNIC_QP_CUR_STATE, CUR_STATE, cur_state, 0, QRNIC_QPS_ERR),
         /*
-         * A larger MTU is rejected, because the port would drop such packets.
+         * An MTU above that of the port is rejected, because the port would
+         * drop such packets.
          */
         V(QRNIC_QP_PATH_MTU, PATH_MTU, path_mtu, QRNIC_MTU_256,
           qrnic_port_path_mtu(e)),
         /*
-         * Only rights of the peer are valid here, because keys grant local
-         * access.
+         * Only remote rights are valid here, because local access is granted by
+         * keys and not by the queue pair.
          */
         V(ACCESS, ACCESS, access & REMOTE_RIGHTS, in->access, in->access),
         V(QRNIC_QP_TIMEOUT, TIMEOUT, timeout, 0, 31),

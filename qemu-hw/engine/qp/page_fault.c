@@ -97,8 +97,8 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
                            at->address, at->length, at->flags, w->at.sequence);
     /*
-     * Only the first pending event is sent at once, because older ones go
-     * first.
+     * The event is sent at once only if no other event is pending. Otherwise
+     * the event would overtake older ones.
      */
     if (qrnic_page_faults_pending(e) &&
         QTAILQ_FIRST(&e->qps->faults_owed) == w) {

@@ -66,8 +66,8 @@ static QrnicResult srq_check(QrnicEngine *e, const QrnicQpCtx *in)
         return qrnic_refuse(QRNIC_ST_BAD_OBJECT, QRNIC_QP_CTX_SRQ_OFFSET);
     }
     /*
-     * The SRQ of an XRC domain completes to its own CQ; and not all types
-     * support tag matching.
+     * An SRQ of an XRC domain has its own CQ and serves only XRC targets. Tag
+     * matching is not supported by all types.
      */
     if (srq->ctx.xrcd || (srq->tags && !ops_of(e, in)->may_match_tags)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SRQ_OFFSET);

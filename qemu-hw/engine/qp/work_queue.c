@@ -155,8 +155,8 @@ static bool sq_fetch(QrnicEngine *e, QrnicQp *qp)
         return true;
     }
     /*
-     * The longest WQE exceeds one fetch, so the remaining blocks are read
-     * behind it.
+     * A WQE can be longer than one fetch. The remaining blocks are then read
+     * into the cache behind the first blocks.
      */
     sq->fetched_count = blocks;
     return slots_read(e, qp, sq, sq->consumer + have, blocks - have,
@@ -261,8 +261,8 @@ static QrnicTake rq_take(QrnicEngine *e, QrnicQp *qp, QrnicRecvWqe *out,
     }
     if (take_bad_record(qp, rq, status, syndrome)) {
         /*
-         * The error belongs to no buffer of the stream, because the WQE at this
-         * index is consumed later.
+         * The error occupies no buffer of the stream. The WQE at this index is
+         * consumed later.
          */
         out->stream = NULL;
         return QRNIC_TAKE_ERROR;
@@ -378,8 +378,8 @@ bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
     uint32_t index = producer - wqebbs;
 
     /*
-     * The WQE is used only in order: all earlier WQEs are consumed, and no
-     * doorbell is pending that could announce one.
+     * The direct WQE is used only if all earlier WQEs are consumed and no
+     * doorbell is pending. A pending doorbell could announce an earlier WQE.
      */
     if (qp->state != QRNIC_QPS_RTS || qp->sq_rung || sq->bad_record ||
         sq->producer != sq->consumer || index != sq->consumer ||

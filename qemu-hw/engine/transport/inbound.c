@@ -206,8 +206,8 @@ enum qrnic_syndrome qrnic_inbound_check(QrnicEngine *e, QrnicQp *qp,
 }
 
 /*
- * Checks the key of a write. An empty write needs no key (9.7.4.1.5, C9-88),
- * but the right of the queue pair.
+ * Checks the key of a write. For an empty write only the right of the queue
+ * pair is checked, because no key is needed (9.7.4.1.5, C9-88).
  */
 static enum qrnic_syndrome write_check(QrnicEngine *e, QrnicQp *qp, uint32_t pd,
                                        uint32_t rkey, uint64_t va, uint64_t len,

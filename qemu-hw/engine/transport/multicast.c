@@ -68,9 +68,10 @@ QrnicResult qrnic_multicast_detach(QrnicEngine *e, uint32_t qpn,
 }
 
 /*
- * Delivers a frame to the group, to at least one queue pair. Returns true if
- * others remain. *after is the serial number of the last attachment served,
- * *delivered the number of queue pairs served.
+ * Delivers a frame to one or more queue pairs of the group. Returns true if
+ * other queue pairs of the group have not received the frame yet. The argument
+ * *after is the serial number of the last attachment served. The argument
+ * *delivered is the number of queue pairs served.
  */
 static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
                          uint64_t *after, unsigned *delivered)
@@ -108,8 +109,8 @@ static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
 }
 
 /*
- * Delivers a frame. If queue pairs remain, delivering is set, so that no other
- * frame overtakes this one.
+ * Delivers a frame to the group. If the budget does not suffice for all queue
+ * pairs, delivering is set, so that no other frame overtakes this one.
  */
 unsigned qrnic_multicast_receive(QrnicEngine *e, const QrnicPacket *p,
                                  bool loopback)

@@ -227,7 +227,10 @@ static void receive_send(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
     }
     switch (qrnic_inbound_send(e, qp, in, p, &fault)) {
     case QRNIC_PLACED_TOO_LONG:
-        /* Any peer can send such a packet, so it must not consume the WQE. */
+        /*
+         * The WQE is not consumed, because otherwise any peer could use up the
+         * WQEs with invalid packets.
+         */
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;
     case QRNIC_PLACED_ABSENT:

@@ -117,8 +117,8 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 }
 
 /*
- * Returns a WQE to its queue. The WQE of a stream stays consumed, because its
- * buffer is the open one now.
+ * Returns a WQE to its queue. A WQE of a stream stays consumed, because its
+ * buffer also holds other datagrams.
  */
 static void give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
@@ -229,7 +229,10 @@ void qrnic_datagram_receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
         break;
     }
     if (wqe.length < QRNIC_GRH_SIZE + p->payload_len) {
-        /* Any peer can send such a packet, so it must not consume the WQE. */
+        /*
+         * The WQE is not consumed, because otherwise any peer could use up the
+         * WQEs with invalid packets.
+         */
         give_back(e, qp, &wqe);
         drop(e, qp, p, QRNIC_COUNTER_RX_DROP_LENGTH);
         return;

@@ -25,11 +25,11 @@
 /* fraction bits of alpha and g in the parameters */
 #define FRACTION_BITS 10
 /*
- * Burst that may be sent early, because timers expire late and the rate must
- * not fall below its target
+ * Nanoseconds by which a frame may be sent too early. Timers expire late, so
+ * without a burst the actual rate would be below the computed rate.
  */
 #define BURST_NS (10 * SCALE_US)
-/* Largest number of increases by time that one late timer performs */
+/* Largest number of increases that one late expiration of the timer performs */
 #define LATE_INCREASES 64
 
 struct QrnicCongestion {
@@ -37,14 +37,16 @@ struct QrnicCongestion {
     uint32_t alpha;             /* parts of ALPHA_ONE */
     int64_t alpha_at;           /* begin of the current period of alpha */
     bool notified;              /* CNP received in that period */
-    bool owed;                  /* decrease pending until monitor_end */
+    bool owed;                  /* the rate decreases at monitor_end */
     int64_t monitor_end;
-    int64_t increase_at;        /* time of the next increase by time */
-    uint64_t bytes;             /* bytes since the last increase by bytes */
+    /* time when the timer next increases the rate */
+    int64_t increase_at;
+    /* bytes sent since their number last increased the rate */
+    uint64_t bytes;
     uint32_t time_stage, byte_stage;
     /*
-     * Time when the bucket is full again, as pace_full of pace.c; part has the
-     * rest of a nanosecond, in units of 1 / current nanoseconds
+     * Time when the token bucket is full again (see pace.c). part is the
+     * fraction of a nanosecond, in units of 1 / current nanoseconds.
      */
     int64_t full;
     uint64_t part;

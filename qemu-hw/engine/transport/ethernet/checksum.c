@@ -51,8 +51,9 @@ static size_t l4_checksum_at(const QrnicHeaders *h)
 }
 
 /*
- * Returns the sum over pseudo header and segment. Packets with IPv6 extension
- * headers have no ports in h, so their checksums are left to software.
+ * Returns the sum over pseudo header and segment. If a packet has IPv6
+ * extension headers, the parser does not find its ports, and software checks
+ * its checksum.
  */
 static uint16_t l4_sum(const QrnicHeaders *h)
 {

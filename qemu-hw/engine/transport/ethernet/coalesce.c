@@ -15,8 +15,8 @@
 #include "engine/transport/transport.h"
 
 /*
- * Longest headers: with a tag, IPv6, which is longer than IPv4, and all TCP
- * options
+ * Largest length of the headers: Ethernet with a VLAN tag, IPv6 (longer than
+ * IPv4), and TCP with all options
  */
 #define HEADER_MAX (QRNIC_ETH_LEN + QRNIC_VLAN_LEN + QRNIC_IPV6_LEN + 60)
 

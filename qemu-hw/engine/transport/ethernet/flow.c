@@ -16,8 +16,8 @@
 #include "engine/transport/transport.h"
 
 /*
- * Largest number of sniffers, because each copies every frame without a charge
- * to the work budget
+ * Largest number of sniffers. The limit is low, because the copies for sniffers
+ * are not charged to the work budget.
  */
 #define MAX_SNIFFERS 16
 
@@ -29,7 +29,8 @@ typedef union MatchBytes {
 
 typedef struct QrnicFlow {
     uint32_t number;
-    uint32_t qpn;               /* or number of an RSS table, if rss */
+    /* number of a queue pair; of an RSS table if rss is set */
+    uint32_t qpn;
     bool rss;
     uint8_t type;               /* enum qrnic_flow_type */
     uint16_t priority;

@@ -92,8 +92,8 @@ static void count_received(QrnicEngine *e, bool copy, const QrnicHeaders *h,
 }
 
 /*
- * Returns the length of its headers in the buffers if the frame continues the
- * previous one; else 0.
+ * Returns the length of the headers as written to the buffers if the frame
+ * continues the previous one; else 0.
  */
 static unsigned continues(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
                           unsigned how, uint8_t flags)
@@ -211,8 +211,8 @@ static void receive_one(QrnicEngine *e, QrnicQp *qp, const QrnicHeaders *h,
     }
     if (wqe.length < room_for(h, how)) {
         /*
-         * Any host on the wire can send such a frame, so it must not consume
-         * the WQE or fail the queue pair.
+         * The WQE is not consumed and the queue pair does not fail. Otherwise
+         * any host on the wire could use up the WQEs.
          */
         qrnic_rq_give_back(e, qp, &wqe);
         drop(e, too_long, h->len);
@@ -363,8 +363,8 @@ static bool refuse_length(QrnicEngine *e, const QrnicQp *qp,
 }
 
 /*
- * Writes the checksum that the WQE describes. Returns false if its place is
- * outside the frame.
+ * Computes the checksum that the WQE describes, and writes it to the frame.
+ * Returns false if the position of the checksum is outside the frame.
  */
 static bool fill_described(QrnicEngine *e, const QrnicQp *qp,
                            const QrnicSendWqe *wqe, uint8_t *frame)
@@ -408,8 +408,8 @@ static bool transmit_frame(QrnicEngine *e, QrnicQp *qp,
     }
     *syndrome = QRNIC_SYN_WQE_LENGTH;
     /*
-     * The headers are parsed after the checksum is written, because it may lie
-     * in the headers.
+     * The headers are parsed after the checksum is written, because the
+     * checksum may be in a header and would change the parsed values.
      */
     if ((eth->flags & QRNIC_ETHF_CSUM) && !fill_described(e, qp, wqe, frame)) {
         return false;
@@ -476,8 +476,8 @@ static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
     if (e->transport->rx_filter.qpn == qp->number &&
         !(e->transport->rx_filter.flags & QRNIC_RXF_RSS)) {
         /*
-         * The filter is cleared, because the number will be used by another
-         * queue pair later.
+         * The filter is cleared. Otherwise a new queue pair with the same
+         * number would receive the frames.
          */
         memset(&e->transport->rx_filter, 0, sizeof(e->transport->rx_filter));
     }
@@ -485,8 +485,8 @@ static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 }
 
 /*
- * Transitions without a receive doorbell, because the record is read when a
- * frame needs a WQE
+ * Transitions to each state. Receive doorbells are not handled, because the
+ * doorbell record is read when a frame needs a WQE.
  */
 static const QrnicTransition raw_packet_transitions[] = {
     { QRNIC_QPS_RESET, QRNIC_QPS_INIT, QRNIC_QP_PORT, 0 },

@@ -21,8 +21,8 @@
 
 QEMU_BUILD_BUG_ON(sizeof_field(QrnicRssCtx, entries) != 4 * MAX_ENTRIES);
 /*
- * The key must be longer than the input, because the last bit needs 32 bits of
- * the key.
+ * The key is 4 bytes longer than the input, because the last input bit still
+ * selects 32 bits of the key.
  */
 QEMU_BUILD_BUG_ON(KEY_BYTES < INPUT_MAX + 4);
 

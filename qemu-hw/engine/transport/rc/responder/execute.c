@@ -130,15 +130,17 @@ bool qrnic_responder_place(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     QrnicInbound alone = { 0 };
 
     /*
-     * An error is ignored here, because the packet is executed in order later
-     * and then reports it.
+     * The error is not reported here. The packet is executed again when all
+     * packets before it have been executed, and the same error is reported
+     * then.
      */
     return is_whole(qp, pkt) && !place(e, qp, &alone, pkt, NULL);
 }
 
 /*
- * Executes a packet of an adaptive write, whose payload may be placed already.
- * The write is complete with its last packet.
+ * Executes a packet of an adaptive write. The payload may already be in memory,
+ * if the packet arrived out of order. The write is complete with its last
+ * packet.
  */
 static bool receive_adaptive(QrnicEngine *e, QrnicQp *qp,
                              const QrnicPacket *pkt, bool placed)
@@ -190,9 +192,8 @@ static bool receive_write(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     QrnicFault fault;
 
     /*
-     * A WQE or entry that a send to a tag list has consumed is kept after an
-     * RNR NAK. Only the retransmission of that send is valid, so a write is
-     * rejected.
+     * A send to a tag list keeps its WQE or entry after an RNR NAK. The peer
+     * must then retransmit this send, so a write in its place is rejected.
      */
     if (in->recv && (in->recv->tag || in->recv->tag_opcode)) {
         return qrnic_refuse_invalid(e, qp);
@@ -290,8 +291,8 @@ static QrnicResource *resource_new(QrnicEngine *e, QrnicQp *qp,
     x = &r->resource[r->resource_next];
     if (x->pending) {
         /*
-         * A resource that only repeats its response can be reused, because the
-         * request was answered before.
+         * The oldest resource can be reused if its response is only repeated.
+         * The requester exceeds its limit only if that response was never sent.
          */
         if (!x->repeated) {
             return NULL;

@@ -60,8 +60,8 @@ static unsigned list_of(const QrnicReorder *h)
 }
 
 /*
- * Counts bytes that an eviction would free, and moves the reorder buffer to the
- * list of the new number.
+ * Adds the difference to the number of bytes that an eviction would free. Moves
+ * the reorder buffer to another list if the power of two has changed.
  */
 static void count_bytes(QrnicEngine *e, QrnicReorder *h, int64_t difference)
 {

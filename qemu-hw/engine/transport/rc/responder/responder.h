@@ -104,7 +104,8 @@ struct QrnicResponder {
     /* transmission number of the last request */
     uint8_t latest_transmission;
     uint32_t latest_psn;
-    int64_t gap_deadline;       /* adaptive: report of a missing PSN; 0: none */
+    /* adaptive: time when a missing PSN is reported; 0: none */
+    int64_t gap_deadline;
     bool more;                  /* adaptive: packets of the write follow */
 
     uint8_t replies;            /* QRNIC_REPLY_* */
@@ -122,10 +123,12 @@ struct QrnicResponder {
     uint32_t resource_next;     /* entry of the next read or atomic */
 
     uint64_t adaptive_len;      /* adaptive: bytes of the current write */
-    int64_t rnr_until;          /* time until which the requester waits */
+    /* time when the wait requested by the last RNR NAK ends */
+    int64_t rnr_until;
     uint8_t event, event_subtype;       /* event with the fatal NAK; 0: none */
     uint32_t nak_psn;           /* PSN of the fatal NAK */
-    int64_t nak_deadline;       /* end of the wait for the wire */
+    /* time when the NAK stops waiting for the wire */
+    int64_t nak_deadline;
     uint32_t wire_epoch;        /* state of qrnic_path_stands_still() */
     QrnicConnectionTimes times;
 };
@@ -148,11 +151,12 @@ static inline bool qrnic_reorder_has(const QrnicReorder *h, uint32_t psn)
     return h && h->at[psn % QRNIC_WINDOW];
 }
 /*
- * Removes a packet, which the caller frees. Returns NULL if the PSN is missing.
+ * Removes a packet from the reorder buffer. The caller must free the packet.
+ * Returns NULL if no packet with this PSN is buffered.
  */
 QrnicBuffered *qrnic_reorder_take(QrnicEngine *e, QrnicQp *qp, uint32_t psn);
 void qrnic_buffered_free(QrnicEngine *e, QrnicBuffered *p);
-/* Drops count packets from this PSN on. */
+/* Drops the buffered packets with count PSNs, the first of which is psn. */
 void qrnic_reorder_drop(QrnicEngine *e, QrnicQp *qp, uint32_t psn,
                         uint32_t count);
 void qrnic_reorder_cleanup(QrnicEngine *e, QrnicQp *qp);
@@ -264,7 +268,10 @@ QrnicTake qrnic_tagged_take(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                             const QrnicPacket *pkt);
 QrnicPlaced qrnic_tagged_place(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                                const QrnicPacket *pkt, QrnicFault *fault);
-/* Completes after a packet of the message is placed, if a CQE is due. */
+/*
+ * Posts a CQE for the first and the last packet of a message after the payload
+ * of the packet is in memory.
+ */
 void qrnic_tagged_placed(QrnicEngine *e, QrnicQp *qp, QrnicInbound *in,
                          const QrnicPacket *pkt);
 /*

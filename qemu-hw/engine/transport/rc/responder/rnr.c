@@ -31,8 +31,8 @@ bool qrnic_rnr_take_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
                   pkt->info->flags & QRNIC_OPF_SEND;
 
     /*
-     * The WQE is kept from the first transmission, which has met an absent
-     * page.
+     * The first transmission of this request has consumed the WQE and then met
+     * an absent page. The retransmission uses the same WQE.
      */
     if (r->in.recv) {
         return true;
@@ -40,7 +40,10 @@ bool qrnic_rnr_take_wqe(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *pkt)
     switch (tagged ? qrnic_tagged_take(e, qp, &r->in, pkt) :
                      qrnic_inbound_take(e, qp, &r->in)) {
     case QRNIC_TAKE_EMPTY:
-        /* The RNR NAK itself reports that no receive WQE is posted. */
+        /*
+         * The RNR NAK reports to the requester that no receive WQE is posted.
+         * An ACK must follow when software posts a WQE.
+         */
         if (qrnic_qp_has_credits(qp)) {
             qrnic_reply_credits(e, qp);
         } else {
