@@ -220,7 +220,10 @@ struct QrnicQpOps {
     bool may_match_tags;        /* SRQ can have a tag list */
     bool may_stream;            /* RQ buffers can hold many messages */
     bool of_domain;             /* XRC domain required */
-    /* Requests, or responses, are dropped because the type expects none */
+    /*
+     * Requests (responses) to this type are dropped, because the type expects
+     * none
+     */
     bool no_requests, no_responses;
     bool no_recv_wqes;          /* no request consumes a receive WQE */
     bool is_datagram;           /* address in each WQE */
@@ -503,7 +506,9 @@ typedef struct QrnicQps {
     /* packets in carrier QPs; limit MAX_INNER_BYTES */
     size_t encapsulated_bytes;
     size_t buffered_bytes;      /* buffered out of order; limit MAX_REORDER */
-    /* part of these already executed; MAX_REORDER / 2 */
+    /*
+     * bytes of executed packets, part of buffered_bytes; limit MAX_REORDER / 2
+     */
     size_t executed_bytes;
     /*
      * Reorder buffers, by the power of two of their bytes, to find the largest

@@ -102,8 +102,8 @@ void qrnic_pace_restart(QrnicEngine *e, QrnicQp *qp);
 /* context.c: context cache */
 
 /*
- * Operations that context.c calls through pointers, because their files call
- * context.c. Direct calls would make a cycle.
+ * Operations of files that themselves call context.c. Direct calls from
+ * context.c would make a cycle, so it calls these operations through pointers.
  */
 typedef struct QrnicContextUsers {
     /* Takes the queue pair to ERR, because its image in memory is invalid. */
@@ -131,8 +131,8 @@ QrnicResult qrnic_context_room(QrnicEngine *e, const QrnicQpOps *ops);
 void qrnic_context_init(QrnicEngine *e, QrnicQp *qp);
 void qrnic_context_free(QrnicEngine *e, QrnicQp *qp);
 /*
- * Returns true if buffered frames can be delivered, for which the last run had
- * no work budget left.
+ * Returns true if buffered frames can be delivered. These frames remain because
+ * the work budget of the last run was spent.
  */
 bool qrnic_contexts_pending(const QrnicEngine *e);
 void qrnic_contexts_process(QrnicEngine *e);

@@ -268,7 +268,10 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
         qrnic_schedule(e, qp);
         return;
     }
-    /* The payload cannot be read before the page is there. */
+    /*
+     * The requester is blocked until software answers the page fault, so it
+     * cannot retransmit now.
+     */
     if (r->blocked & QRNIC_BLOCKED_PAGE) {
         return;
     }

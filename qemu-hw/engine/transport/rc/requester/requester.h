@@ -38,7 +38,9 @@ typedef struct QrnicInitiated {
     uint32_t rkey;
     QrnicFlushSeg flush;
     uint32_t srqn;              /* XRC */
-    /* selective repeat: number of its last transmission */
+    /*
+     * selective repeat: running number of the last transmission of the request
+     */
     uint32_t asked;
     uint8_t asked_transmission; /* how often the request was sent before */
     uint32_t num_sge;
@@ -188,8 +190,8 @@ static inline bool qrnic_wqe_is_write_or_flush(uint8_t opcode)
 }
 
 /*
- * Returns true for reads, atomics and others whose response is more than an
- * ACK.
+ * Returns true for operations whose response is more than an ACK, such as reads
+ * and atomics.
  */
 static inline bool qrnic_wqe_is_rd(uint8_t opcode)
 {

@@ -136,8 +136,8 @@ void qrnic_requester_retire(QrnicEngine *e, QrnicQp *qp)
             break;
         }
         /*
-         * The cursor may still be at this message, because the answer is to a
-         * transmission from before the cursor moved back.
+         * The cursor may have moved back to this message before the answer to
+         * an earlier transmission arrived.
          */
         qrnic_cursor_complete(r, p);
         r->ssn_done = p->ssn;
@@ -187,8 +187,8 @@ void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp)
     qp->requester->deadline = QRNIC_DEADLINE_NEVER;
     qrnic_rendezvous_init(qp->requester);
     /*
-     * An epoch that differs from the current one, so that the first check of
-     * the wire does not look like a second one.
+     * The stored epoch differs from the current one. Otherwise the first check
+     * would treat the wire as blocked since an earlier check.
      */
     qp->requester->wire_epoch = e->fabric->wire_epoch - 1;
 }

@@ -67,7 +67,11 @@ void qrnic_selective_sent(QrnicEngine *e, QrnicRequester *r, QrnicMessage *p,
         p->initiated->asked_transmission = transmission;
     }
     if (r->cursor_psn != r->sent_psn) {
-        s->timed = false;       /* The answer may be to either transmission. */
+        /*
+         * An answer could belong to either of the two transmissions, so the
+         * time until the answer would not be a round trip.
+         */
+        s->timed = false;
     } else if (asks && !s->timed) {
         s->timed = true;
         s->timed_psn = r->cursor_psn;
