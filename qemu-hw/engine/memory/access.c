@@ -360,9 +360,8 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
         }
     }
     /*
-     * The address must be checked, because a piece may begin at any address.
-     * The translation covers all 8 bytes, because 8 bytes at a multiple of 8
-     * never cross a page.
+     * A piece may begin at any address, so the address may not be a multiple of
+     * 8. If it is, all 8 bytes are in one page and need only one translation.
      */
     if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
         return QRNIC_SYN_NONE;

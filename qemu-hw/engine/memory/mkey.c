@@ -22,8 +22,8 @@ static bool is_region(uint8_t type)
 }
 
 /*
- * Checks address_space, which only regions may have, because only a region is
- * memory that the CPU can address, too.
+ * Checks the member address_space. Only a region may have an address space,
+ * because only regions cover memory that the CPU can address, too.
  */
 static QrnicResult cpu_address_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 {

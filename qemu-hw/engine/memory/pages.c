@@ -126,8 +126,8 @@ bool qrnic_ring_init(QrnicEngine *e, QrnicPages *p,
         return false;
     }
     /*
-     * The ring must begin with a page, so that no entry crosses pages. A page
-     * is a multiple of every entry size.
+     * The ring must begin with a page. A page is a multiple of every entry
+     * size, so no entry then crosses a page boundary.
      */
     if (desc->offset) {
         *error = qrnic_refuse(QRNIC_ST_BAD_PARAM, struct_offset +
