@@ -118,7 +118,7 @@ static void drop(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p,
 
 /*
  * Returns a WQE to its queue. A WQE of a stream stays consumed, because its
- * buffer also holds other datagrams.
+ * buffer is now the open buffer of the stream.
  */
 static void give_back(QrnicEngine *e, QrnicQp *qp, const QrnicRecvWqe *wqe)
 {
