@@ -48,8 +48,9 @@ void qrnic_reader_start(QrnicReader *r, int fd, uint32_t max_slots);
 typedef struct QrnicNews {
     QrnicReceived received;
     bool woken;                 /* the peer has sent WAKE since the last call */
-    QrnicCableMessage message;  /* with QRNIC_RECEIVED_MESSAGE; never WAKE */
-    void *memory;               /* MEMORY: the mapped file, or NULL */
+    /* valid with QRNIC_RECEIVED_MESSAGE; never WAKE */
+    QrnicCableMessage message;
+    void *memory;               /* mapped file of a MEMORY message, or NULL */
 } QrnicNews;
 
 /**

@@ -23,7 +23,7 @@ typedef struct QrnicRingShape {
     uint32_t max_frame;
 } QrnicRingShape;
 
-/* One direction of a cable, at the end of its sender or its receiver */
+/* State that the sender or the receiver keeps for one direction of a cable */
 typedef struct QrnicCableRing {
     uint8_t *control, *slots;   /* shared memory */
     QrnicRingShape shape;

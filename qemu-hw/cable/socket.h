@@ -46,8 +46,8 @@ bool qrnic_cable_thread(void *(*run)(void *opaque), void *opaque);
  * qrnic_cable_close_elsewhere:
  * @fd: a socket
  *
- * Closes a socket in a thread, because unread messages of a peer can delay
- * this. If no thread can be started, the socket stays open.
+ * Closes a socket in a thread, because unread messages of the peer can delay
+ * the close. If no thread can be started, the socket stays open.
  */
 void qrnic_cable_close_elsewhere(int fd);
 

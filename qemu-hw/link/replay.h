@@ -111,13 +111,13 @@ QrnicLinkSlot *qrnic_link_replay_take(QrnicLinkReplay *r, int64_t now,
  * qrnic_link_replay_heard:
  * @r: the replay buffer
  * @ack: first number that the peer has not received
- * @map: bit n: number @ack + 1 + n has arrived
+ * @map: bit n is set if frame @ack + 1 + n has arrived
  * @news: receives the result
  *
  * Processes an acknowledgement, and detects lost frames.
  *
- * Returns: true, or false if it acknowledges a frame that was never sent; then
- * nothing was done
+ * Returns: true, or false if the acknowledgement covers a frame that was never
+ * sent; then nothing was done
  */
 bool qrnic_link_replay_heard(QrnicLinkReplay *r, uint32_t ack, uint64_t map,
                              QrnicLinkNews *news);

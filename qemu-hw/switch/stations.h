@@ -3,9 +3,9 @@
  * seen
  *
  * forward.c enters the source address of each frame and looks up its
- * destination. Received frames decide what is stored here. So each port has a
- * share of the table: a port that invents addresses replaces only its own
- * entries.
+ * destination. A sender can invent source addresses and fill the table.
+ * Therefore each port has a share of the table, and new addresses of a port
+ * replace only entries of this port.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
