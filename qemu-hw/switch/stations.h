@@ -3,7 +3,7 @@
  * seen
  *
  * forward.c enters the source address of each frame and looks up its
- * destination. A sender can invent source addresses and fill the table.
+ * destination. A sender that invents source addresses could fill the table.
  * Therefore each port has a share of the table, and new addresses of a port
  * replace only entries of this port.
  *
