@@ -25,6 +25,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import simulatelib
+from guestlib import host
+from guestlib.errors import LaunchError
 from guestlib.host import cache_dir
 
 TOOLS = Path(__file__).resolve().parent
@@ -77,6 +79,8 @@ def need(*parts):
 
 def build(experiments):
     """Builds the programs that the experiments run, and shows the progress."""
+    if host.installed():
+        return
     guests = any("guest" in experiment.where for experiment in experiments)
     need("qemu", *(["guest"] if guests else []))
     if guests:
@@ -113,9 +117,11 @@ class Run:
 
     def simulation(self, program, *arguments):
         """Returns the rows that a program of tests/unit prints."""
-        done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
-        place = Path(done.stdout.strip())
-        return self._rows([place / "tests" / "unit" / "qrnic" / f"qrnic-{program}", *arguments], place)
+        try:
+            path = Path(host.program("unit", f"qrnic-{program}"))
+        except LaunchError as error:
+            raise Failed(str(error)) from error
+        return self._rows([path, *arguments], path.parent)
 
     def scenario(self, what, scenario):
         """Returns the result of a scenario on the simulated network (tools/simulatelib.py)."""

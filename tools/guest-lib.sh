@@ -14,6 +14,10 @@ case $QRNIC_LINUX in
     *[!0-9.]*) die "QRNIC_LINUX=$QRNIC_LINUX is not a number like 7.2" ;;
 esac
 guest_image=$guest_dir/image${QRNIC_LINUX:+-$QRNIC_LINUX}
+if installed; then
+    [ -z "$QRNIC_LINUX" ] || need_sources "another kernel (QRNIC_LINUX)"
+    guest_image=$QRNIC_ROOT/prebuilt/image
+fi
 
 # Space for the roots, builds and images of guests, with a reserve
 GUEST_MIB=1800

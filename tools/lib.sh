@@ -17,10 +17,15 @@ QRNIC_LOGS=$QRNIC_CACHE/log
 # shellcheck disable=SC2034  # for the scripts that include this file
 QRNIC_JOBS=${QRNIC_JOBS:-$(nproc 2>/dev/null || echo 2)}
 QRNIC_SUITE=${QRNIC_SUITE:-trixie}
+# An installed tree (tools/install tree) has this folder with built parts. The tools of such a tree build, fetch and
+# install nothing, and write only to the cache.
+qrnic_prebuilt=$QRNIC_ROOT/prebuilt
 # Space for QEMU's source and build, with a reserve
 # shellcheck disable=SC2034  # for the scripts that include this file
 QEMU_MIB=1000
-{ mkdir -p "$QRNIC_SRC" "$QRNIC_BUILD" "$QRNIC_LOGS" && [ -w "$QRNIC_CACHE" ] && [ -w "$QRNIC_LOGS" ]; } 2>/dev/null ||
+qrnic_folders=("$QRNIC_LOGS")
+[ -d "$qrnic_prebuilt" ] || qrnic_folders+=("$QRNIC_SRC" "$QRNIC_BUILD")
+{ mkdir -p "${qrnic_folders[@]}" && [ -w "$QRNIC_CACHE" ] && [ -w "$QRNIC_LOGS" ]; } 2>/dev/null ||
     { echo "${0##*/}: cannot write to $QRNIC_CACHE: set XDG_CACHE_HOME to a writable directory" >&2; exit 1; }
 
 qrnic_name=${0##*/}
@@ -28,6 +33,19 @@ qrnic_name=${0##*/}
 note() { printf '%s: %s\n' "$qrnic_name" "$*"; }
 warn() { printf '%s: warning: %s\n' "$qrnic_name" "$*" >&2; }
 die() { printf '%s: %s\n' "$qrnic_name" "$*" >&2; exit 1; }
+
+# --- installed tree -------------------------------------------------------------------
+
+# installed: returns success if this is an installed tree.
+installed() { [ -d "$qrnic_prebuilt" ]; }
+
+# prebuilt NAME: prints the folder of a built part (qemu or image) of an installed tree. Fails if it is absent.
+prebuilt() { [ -d "$qrnic_prebuilt/$1" ] && printf '%s\n' "$qrnic_prebuilt/$1"; }
+
+# need_sources TEXT: ends the script in an installed tree. TEXT names the action that needs the source tree.
+need_sources() {
+    ! installed || die "$1 needs the source tree of qrnic, which is not installed: clone the repository and run it there"
+}
 
 # --- steps ----------------------------------------------------------------------------
 

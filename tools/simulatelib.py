@@ -9,9 +9,9 @@ import resource
 import subprocess
 import time
 from collections import defaultdict
-from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parent
+from guestlib import host
+from guestlib.errors import LaunchError
 
 UNITS = {
     "time": {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9},
@@ -278,8 +278,11 @@ def summary(scenario, result):
 
 
 def program():
-    done = subprocess.run([TOOLS / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
-    return Path(done.stdout.strip()) / "tests" / "unit" / "qrnic" / "qrnic-simulate"
+    """Returns the path of qrnic-simulate."""
+    try:
+        return host.program("unit", "qrnic-simulate")
+    except LaunchError as error:
+        raise Failed(str(error)) from error
 
 
 def simulate(scenario, progress=None):

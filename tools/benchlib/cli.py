@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+from guestlib import host
+
 from . import engine, measure, metrics, plots, results, table
 from .results import BadFile
 
@@ -163,6 +165,9 @@ def main(arguments):
     made = parser()
     args = made.parse_args(arguments)
     check(args, made)
+    if (args.provider or args.engine) and host.installed():
+        print("bench: --provider and --engine need the source tree of qrnic, which is not installed: clone it", file=sys.stderr)
+        return 2
     if args.provider:
         return subprocess.run([measure.TOOLS / "guest-build-provider", "--cost"], stdin=subprocess.DEVNULL, check=False).returncode
     if args.engine:

@@ -174,6 +174,8 @@ def check(options):
 
 def prepare(options):
     if options.build:
+        if host.installed():
+            raise LaunchError("--build needs the source tree of qrnic, which is not installed", EXIT_USAGE)
         for tool in ("guest-build-modules", "guest-build-provider"):
             done = subprocess.run([os.path.join(host.TOOLS, tool)], stdout=2, check=False)
             if done.returncode:

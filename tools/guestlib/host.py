@@ -5,7 +5,6 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import ctypes
 import functools
-import glob
 import mmap
 import os
 import platform
@@ -15,6 +14,8 @@ import time
 from .errors import LaunchError
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+# Built parts of an installed tree
+PREBUILT = os.path.join(os.path.dirname(TOOLS), "prebuilt")
 
 
 def cache_dir():
@@ -24,15 +25,45 @@ def cache_dir():
     return os.path.join(base, "qrnic")
 
 
+def installed():
+    """Returns true in an installed tree (tools/install tree), whose tools build nothing."""
+    return os.path.isdir(PREBUILT)
+
+
+def prebuilt(name):
+    """Returns the folder of a built part (qemu or image) of an installed tree, or None if it is absent."""
+    path = os.path.join(PREBUILT, name)
+    return path if os.path.isdir(path) else None
+
+
+def program(suite, name):
+    """Returns the path of a program of tests/unit or tests/qtest: the installed one, or that of the build of QEMU."""
+    if installed():
+        path = os.path.join(PREBUILT, "qemu", "bin", name)
+        if not os.access(path, os.X_OK):
+            raise LaunchError(f"{name} is not installed: install the package qrnic-qemu")
+        return path
+    done = subprocess.run([os.path.join(TOOLS, "build-qemu"), "--print-build"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          text=True, check=False)
+    if done.returncode:
+        raise LaunchError("QEMU's build folder is unknown (see above)")
+    return os.path.join(done.stdout.strip(), "tests", suite, "qrnic", name)
+
+
 def find_qemu():
-    """Returns the path of QEMU: QRNIC_QEMU, or the build of this checkout by tools/build-qemu (of QEMU_VERSION). If the
-    device's sources have changed since, the last build is returned.
+    """Returns the path of QEMU: QRNIC_QEMU, the installed one, or the build of this checkout by tools/build-qemu (of
+    QEMU_VERSION). If the device's sources have changed since, the last build is returned.
     """
     chosen = os.environ.get("QRNIC_QEMU")
     if chosen:
         if not os.access(chosen, os.X_OK):
             raise LaunchError(f"QRNIC_QEMU={chosen} cannot be run: set it to a qemu-system-x86_64")
         return chosen
+    if installed():
+        path = os.path.join(PREBUILT, "qemu", "bin", "qemu-system-x86_64")
+        if not os.access(path, os.X_OK):
+            raise LaunchError("QEMU with qrnic is not installed: install the package qrnic-qemu, or set QRNIC_QEMU")
+        return path
     build = os.path.join(TOOLS, "build-qemu")
     for option, name in (("--print", ""), ("--print-build", "/qemu-system-x86_64")):
         done = subprocess.run([build, option], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -88,12 +119,18 @@ class Image:
     def __init__(self, kernel=None):
         other = os.environ.get("QRNIC_LINUX")
         self.directory = os.path.join(cache_dir(), "guest", f"image-{other}" if other else "image")
+        if installed():
+            if other:
+                raise LaunchError(f"QRNIC_LINUX={other}: the installed qrnic has one kernel: unset it, or clone the repository")
+            self.directory = os.path.join(PREBUILT, "image")
         self.kernel = kernel or os.path.join(self.directory, "vmlinux")
         self.base = os.path.join(self.directory, "base.cpio")
         self.overlay = os.path.join(self.directory, "overlay.cpio")
         self.root = os.path.join(self.directory, "root.erofs")
 
     def refresh(self):
+        if installed():
+            return
         done = subprocess.run([os.path.join(TOOLS, "guest-image")], stdout=2, check=False)
         if done.returncode:
             raise LaunchError("the guest image could not be made (see above)")
@@ -102,7 +139,9 @@ class Image:
         """Raises LaunchError if the image has no driver, because the modules for the kernel of QRNIC_LINUX are built
         separately.
         """
-        if not glob.glob(os.path.join(self.directory, "overlay", "overlay", "usr", "lib", "modules", "*", "updates", "qrnic.ko")):
+        with open(self.overlay, "rb") as file:
+            found = b"/updates/qrnic.ko\0" in file.read()
+        if not found:
             linux = os.environ.get("QRNIC_LINUX")
             raise LaunchError(f"the guest's image has no driver for qrnic: run {f'QRNIC_LINUX={linux} ' if linux else ''}"
                               "tools/guest-build-modules, or give --no-driver")
@@ -110,7 +149,8 @@ class Image:
     def check(self):
         for path in (self.kernel, self.base, self.overlay, self.root):
             if not os.path.exists(path):
-                raise LaunchError(f"{path} is missing: run tools/guest-image")
+                remedy = "install the package qrnic-guest" if installed() else "run tools/guest-image"
+                raise LaunchError(f"{path} is missing: {remedy}")
 
 
 def processors(number, wanted, allowed):
