@@ -306,6 +306,40 @@ static void test_error_of_one(void)
     shared_free(w);
 }
 
+/* Loses all packets of node 1 that carry a packet of a member. */
+static bool loses_responses(Shared *w, unsigned from, const QrnicPacket *p)
+{
+    return !from || p->t.opcode != QRNIC_OP_ENCAPSULATED ||
+           w->sim->now > 3000 * SIM_MS;
+}
+
+/*
+ * Tests that a member with a short timer does not fail while the peer's carrier
+ * retransmits the response. The carrier needs six transmissions, which take 3
+ * of its 4.3 seconds. All transmissions of the member would take 0.5 seconds.
+ */
+static void test_slow_carrier(void)
+{
+    SimConnect c = sim_connect_default();
+    PairEnd *a, *b;
+    Shared *w;
+
+    c.timeout = 17;             /* 537 ms */
+    w = carriers_new(0, &c);
+    c.timeout = 14;             /* 67 ms */
+    member_init(w, 0, &c);
+    w->members = 1;
+    w->sees = loses_responses;
+    a = &w->end[0][0];
+    b = &w->end[0][1];
+    post(a, b, QRNIC_WQE_RDMA_READ, 0, SLICE / 2, 5 * MTU);
+    settle(w);
+    expect_cqe(a->qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpmem(a->data, 5 * MTU, b->data + SLICE / 2, 5 * MTU);
+    g_assert_cmpint(w->sim->now, >, 3000 * SIM_MS);
+    shared_free(w);
+}
+
 /* Scheduling */
 
 /* Tests that all members are scheduled, even if one has much to send. */
@@ -584,6 +618,7 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/lost-go-back", test_lost_go_back);
     g_test_add_func("/shared/not-ready", test_not_ready);
     g_test_add_func("/shared/error-of-one", test_error_of_one);
+    g_test_add_func("/shared/slow-carrier", test_slow_carrier);
     g_test_add_func("/shared/turns", test_turns);
     g_test_add_func("/shared/turn-of-the-first", test_turn_of_the_first);
     g_test_add_func("/shared/woken-in-vain", test_woken_in_vain);

@@ -92,6 +92,12 @@ typedef struct QrnicOutput {
      * leave the device at once.
      */
     bool (*has_unsent)(const QrnicQp *qp);
+    /*
+     * Returns the time in ns that all transmissions of a request together must
+     * last at least, because the output itself may need this time to deliver
+     * the response. NULL: the timer of the queue pair is used as it is.
+     */
+    int64_t (*patience)(const QrnicQp *qp);
 } QrnicOutput;
 
 /* Output to the wire (path.c), which each queue pair has after its creation */

@@ -305,11 +305,24 @@ static bool member_has_unsent(const QrnicQp *qp)
     return !QLIST_EMPTY(&qp->member->packets);
 }
 
+/*
+ * The peer has the response in its carrier, which retransmits the response as
+ * often as this carrier would. One more timeout lets a carrier that fails
+ * report its error first.
+ */
+static int64_t member_patience(const QrnicQp *qp)
+{
+    const QrnicQpAttr *carrier = &qp->member->carrier->qp->attr;
+
+    return qrnic_ack_timeout_ns(carrier->timeout) * (carrier->retry_cnt + 2);
+}
+
 static const QrnicOutput member_output = {
     .wait = member_wait,
     .open = member_open,
     .send = member_send,
     .has_unsent = member_has_unsent,
+    .patience = member_patience,
 };
 
 QrnicEncapsulated *qrnic_carrier_dequeue(QrnicCarrier *c)

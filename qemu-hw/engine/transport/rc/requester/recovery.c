@@ -28,10 +28,25 @@ static void deadline_set(QrnicEngine *e, QrnicQp *qp, int64_t deadline)
     qrnic_timer_advance(e, &qp->timer, deadline);
 }
 
+/*
+ * Returns the time of the transport timer, or 0 without a timer. The timer of a
+ * member of a carrier is longer if the member would otherwise fail while the
+ * peer's carrier still retransmits the response.
+ */
+static int64_t transport_timeout(const QrnicQp *qp)
+{
+    int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
+
+    if (!timeout || !qp->out->patience) {
+        return timeout;
+    }
+    return MAX(timeout, qp->out->patience(qp) / (qp->attr.retry_cnt + 1));
+}
+
 void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicRequester *r = qp->requester;
-    int64_t timeout = qrnic_ack_timeout_ns(qp->attr.timeout);
+    int64_t timeout = transport_timeout(qp);
     bool waits = r->connect || r->una != r->cursor_psn ||
                  (r->una != r->sent_psn &&
                   qrnic_path_wait(e, qp) != QRNIC_LIST_READY);
