@@ -199,16 +199,17 @@ debian_keyring() {
     die "Debian's archive keyring is missing: install debian-archive-keyring or set QRNIC_KEYRING"
 }
 
-# apt_private SUITE: fills the array APT_PRIVATE with options for apt-get and apt-cache. The options select folders in
-# the cache and one suite, and none of the machine's sources. The signed index is fetched if it is older than a day.
+# apt_private SUITES: fills the array APT_PRIVATE with options for apt-get and apt-cache. The options select folders in
+# the cache and these suites (one word with spaces between them), and none of the machine's sources. The signed index is
+# fetched if it is older than a day.
 apt_private() {
-    local suite=$1 dir mirror keyring log
-    dir=$QRNIC_CACHE/apt/$suite
-    log=$QRNIC_LOGS/apt-$suite.log
+    local suite=$1 name=${1// /+} dir mirror keyring log
+    dir=$QRNIC_CACHE/apt/$name
+    log=$QRNIC_LOGS/apt-$name.log
     have apt-get || die "apt-get is missing: on a system that is not Debian set QEMU_SRC to an unpacked source tree"
     mirror=$(debian_mirror) || exit 1
     keyring=$(debian_keyring) || exit 1
-    lock "apt-$suite"
+    lock "apt-$name"
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/etc/preferences.d"
     printf 'Types: deb deb-src\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
         "$mirror" "$suite" "$keyring" >"$dir/debian.sources.new"

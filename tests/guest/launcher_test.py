@@ -121,6 +121,14 @@ class Tests:
         self.refused("an unknown option", [*run, "--frobnicate", "-c", "true"], 2, "--frobnicate", lines=0)
         self.refused("a QEMU that does not exist", [*run, "-c", "true"], 125, "QRNIC_QEMU",
                      env={"QRNIC_QEMU": "/nonexistent/qemu"})
+        self.refused("another QEMU that does not exist", [*run, "--qemu", "/nonexistent/qemu", "-c", "true"], 2,
+                     "/nonexistent/qemu cannot be run (No such file or directory)")
+        self.refused("another QEMU without the device", [*run, "--qemu", "/bin/true", "-c", "true"], 2,
+                     "/bin/true has no device qrnic: add --device process")
+        self.refused("another QEMU without vfio-user", [*run, "--device", "process", "--qemu", "/bin/true", "-c", "true"], 2,
+                     "/bin/true has no device vfio-user-pci: --device process needs QEMU 10.1 or newer")
+        self.refused("no QEMU for a device process", [*run, "--device", "process", "-c", "true"], 125, "run tools/fetch-stock-qemu",
+                     env={"QRNIC_CACHE": "/proc/none"})
         self.refused("an unknown accelerator", ["--no-refresh", "-c", "true"], 2, "QRNIC_ACCEL=foo must be one of",
                      env={"QRNIC_ACCEL": "foo"})
         self.refused("a variable without a value", [*run, "--env", "FOO", "-c", "true"], 2, "--env FOO: give it as NAME=VALUE")

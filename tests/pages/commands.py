@@ -81,6 +81,8 @@ TABLE = {
         Run("boot", edit=((" ... ", " -S -nodefaults -display none -monitor stdio "), ("00:01", "00:01 <<<quit")),
             reason="QEMU reads the options and stops at the monitor's prompt; tools/guest boots guests with the same options"),
     "qemu-system-x86_64-qrnic -device qrnic,help": Run("boot"),
+    "tools/fetch-stock-qemu": Covered("tools/check-guest", '"$QRNIC_ROOT/tools/fetch-stock-qemu"',
+                                      "the guest tests fetch this QEMU", shown=("fetch-stock-qemu: fetching Debian's QEMU #+ds-#~bpo#+# ... # s",)),
     "QRNIC_LINUX=7.2 tools/guest-build-modules": Covered(
         "tools/check-newest", 'build "$here/guest-build-modules"', "make check-newest builds this kernel's modules: 2 GB are too much here",
         shown=("guest-build-modules: modules ready for Linux #-amd# (# s)",)),

@@ -145,6 +145,17 @@ host_qmp() {
     [ "${answer%% *}" = ok ]
 }
 
+# host_device ACTION [CARD]: acts on the device process of this guest's card (default 0), and prints the answer. Actions:
+# kill, stop (SIGSTOP), continue (SIGCONT), start (again after kill), status (running or ended), and plug. After device_del
+# of nic<CARD> by host_qmp, plug adds the card to this guest's QEMU again.
+host_device() {
+    local answer
+    echo "device $1 ${2:-0}" >&8
+    read -r answer <&8
+    echo "${answer#* }"
+    [ "${answer%% *}" = ok ]
+}
+
 # host_switch [CARD]: prints the counters of the switch that connects the guests by this card (default 0), one line for
 # each port.
 host_switch() {

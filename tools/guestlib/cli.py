@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-from . import host
+from . import device, host
 from .errors import EXIT_USAGE, LaunchError
 from .run import Run
 
@@ -49,9 +49,10 @@ card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. Wit
 
 The job is a bash script with the variables GUEST, GUESTS, NIC0, RDMA0, ... and the functions
 of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6|link [v1], host_qmp JSON,
-host_switch [CARD] (the counters of qrnic-switch), guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
+host_switch [CARD] (the counters of qrnic-switch), host_device kill|stop|continue|start|plug|status [CARD]
+(with --device process), guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
 
-Environment: QRNIC_QEMU   the QEMU binary to use
+Environment: QRNIC_QEMU   the private QEMU to use, also by device processes
              QRNIC_SWITCH the qrnic-switch to use (default: the one beside QEMU)
              QRNIC_LINUX  boot another kernel of Debian's (7.2): see tools/guest-root --help
 """
@@ -76,6 +77,11 @@ def build_parser():
              "loss=P[,repeat=P][,reorder=P][,corrupt=P][,mark=P][,spare=mads][,seed=N], P in percent of the frames, each way; "
              "a mark is CE in a RoCE v2 frame with ECT; spare=mads: management datagrams have no faults")
     add("--no-nic", action="store_true", help="no network card at all")
+    add("--qemu", metavar="PATH", help="the QEMU of the guests (default: the private one; with --device process: that of "
+                                       "tools/fetch-stock-qemu)")
+    add("--device", choices=device.FORMS, default=device.INSIDE,
+        help="inside (default): each qrnic is a device of the guest's QEMU; process: a qrnic-device process serves each "
+             "qrnic by vfio-user, for a QEMU without qrnic (10.1 or newer)")
     add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
     add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")
     add("--memory", default="1024", metavar="MIB", help="memory of each guest (default 1024)")

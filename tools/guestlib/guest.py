@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 
-from . import accel, cpio, host, strict, topology
+from . import accel, cpio, device, host, qmp, strict, topology
 from .errors import LaunchError
 from .process import die_with
 
@@ -51,6 +51,8 @@ class Guest:
         self._listeners = {name: self._listen(name) for name in ("control", "output")}
         self.qmp_path = self._path("qmp")
         self.started_at = 0.0
+        self.devices = [device.DeviceProcess(nic, self) for nic in topology.of_guest(run.nics, number)
+                        if nic.by_process(number)]
 
     def _path(self, name):
         return os.path.join(self.run.scratch, f"{name}.{self.number}")
@@ -105,7 +107,7 @@ class Guest:
         if name == "tcg" and host.time_stamp_khz():
             append += f" tsc_early_khz={host.time_stamp_khz()}"
         command = [self.run.qemu, "-name", f"guest{self.number}", "-nodefaults", "-no-user-config",
-                   "-machine", accel.MACHINE, "-accel", "tcg,thread=multi" if name == "tcg" else name, "-cpu", options.cpu,
+                   "-machine", accel.MACHINE + (",memory-backend=memory" if self.devices else ""), "-accel", "tcg,thread=multi" if name == "tcg" else name, "-cpu", options.cpu,
                    "-m", str(options.memory), "-smp", str(options.cpus), "-display", "none"]
         # ioeventfd is off for virtio, because QEMU's main loop would poll one more descriptor for each queue and each
         # frame.
@@ -122,20 +124,33 @@ class Guest:
                         "-device", f"virtserialport,chardev={name},name=qrnic.{name}"]
         if options.interactive:
             command += ["-chardev", "stdio,id=terminal,mux=on,signal=off", "-device", "virtconsole,chardev=terminal"]
-        nics = topology.of_guest(self.run.nics, self.number)
-        command += topology.lone_hub_options(nics)
-        for nic in nics:
+        if self.devices:
+            command += device.memory_options(options.memory)
+        for nic in topology.of_guest(self.run.nics, self.number):
+            if nic.by_process(self.number):
+                command += nic.hub_options(self.number)
+                continue
+            if nic.lone_hub:
+                command += topology.listener_options()
             command += nic.netdev_options(self.run.scratch, self.number, options.guests, options.pcap)
             command += nic.device_options(self.number)
+        for one in self.devices:
+            command += one.client_options()
         return command + (strict.qemu_arguments(options.qemu_arg) if options.strict else options.qemu_arg)
 
     def _become(self, launcher):
         """Runs in the child process before it becomes QEMU."""
         die_with(launcher)
+        self.pin()
+
+    def pin(self):
+        """Keeps the calling process on the guest's processors of the host, with --pin."""
         if self.options.pin:
             os.sched_setaffinity(0, host.processors(self.number, self.options.cpus, os.sched_getaffinity(0)))
 
     def start(self):
+        for one in self.devices:
+            one.start()
         command = self._command()
         if self.run.hosts:
             command = self.run.hosts.prefix(self.number) + command
@@ -145,7 +160,7 @@ class Guest:
             stdin = None if self.options.interactive else subprocess.DEVNULL
             stdout = None if self.options.interactive else log
             fds = [fd for nic in topology.of_guest(self.run.nics, self.number)
-                   for fd in nic.wire_fds(self.number, self.options.guests)]
+                   for fd in nic.qemu_fds(self.number, self.options.guests)]
             self.started_at = self.heard_at = time.monotonic()
             launcher = os.getpid()
             self.process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=log, pass_fds=fds,
@@ -219,33 +234,24 @@ class Guest:
             pass  # the guest has ended; the run loop detects this
 
     def qmp(self, text):
-        """Runs one QMP command; returns "ok RESULT" or "error RESULT" on one line."""
+        """Runs one QMP command on this guest's QEMU, or on the process of the card that the command names. Returns "ok
+        RESULT" or "error RESULT" on one line.
+        """
         try:
             command = json.loads(text)
         except ValueError as error:
             return f"error {error}"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(10)
-            try:
-                connection.connect(self.qmp_path)
-                stream = connection.makefile("rw", encoding="utf-8")
-                stream.readline()
-                for request in ({"execute": "qmp_capabilities"}, command):
-                    stream.write(json.dumps(request) + "\n")
-                    stream.flush()
-                    reply = json.loads(stream.readline())
-                    while "event" in reply:
-                        reply = json.loads(stream.readline())
-            except (OSError, ValueError) as error:
-                return f"error {error}"
-        if "error" in reply:
-            return "error " + json.dumps(reply["error"])
-        return "ok " + json.dumps(reply["return"])
+        for device in self.devices:
+            if device.owns(command):
+                return device.qmp(command)
+        return qmp.execute(self.qmp_path, command)
 
     def kill(self):
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        for one in self.devices:
+            one.stop()
         for connection in (self.control, self.output, *self._listeners.values()):
             if connection:
                 connection.close()

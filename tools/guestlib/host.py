@@ -11,7 +11,7 @@ import platform
 import subprocess
 import time
 
-from .errors import LaunchError
+from .errors import EXIT_USAGE, LaunchError
 
 TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 # Built parts of an installed tree
@@ -72,6 +72,38 @@ def find_qemu():
         if done.returncode == 0 and os.access(path, os.X_OK):
             return path
     raise LaunchError("no QEMU with qrnic in the cache: run `make qemu` first, or set QRNIC_QEMU")
+
+
+def has_device(qemu, device):
+    """Returns True if this QEMU has the device. Raises LaunchError if QEMU cannot be run."""
+    try:
+        done = subprocess.run([qemu, "-device", f"{device},help"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise LaunchError(f"{qemu} cannot be run ({error.strerror}): give --qemu the path of a qemu-system-x86_64",
+                          EXIT_USAGE) from None
+    # QEMU's exit status is 0 in both cases.
+    return f"{device} options:" in done.stdout
+
+
+def find_guest_qemu(chosen, form):
+    """Returns the path of the QEMU of guests: `chosen`, or the private one, or, for device processes, the stock QEMU of
+    the cache. Raises LaunchError if it lacks the device that this form of the adapter needs.
+    """
+    by_process = form == "process"
+    if not chosen and not by_process:
+        return find_qemu()
+    if not chosen:
+        done = subprocess.run([os.path.join(TOOLS, "fetch-stock-qemu"), "--print"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        chosen = done.stdout.strip()
+        if done.returncode:
+            raise LaunchError("no QEMU with vfio-user-pci in the cache: run tools/fetch-stock-qemu, or give --qemu PATH")
+    if by_process and not has_device(chosen, "vfio-user-pci"):
+        raise LaunchError(f"{chosen} has no device vfio-user-pci: --device process needs QEMU 10.1 or newer", EXIT_USAGE)
+    if not by_process and not has_device(chosen, "qrnic"):
+        raise LaunchError(f"{chosen} has no device qrnic: add --device process", EXIT_USAGE)
+    return chosen
 
 
 def steady_khz(sample):

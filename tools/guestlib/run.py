@@ -13,7 +13,7 @@ import tempfile
 import termios
 import time
 
-from . import accel, host, strict, switch, topology
+from . import accel, device, host, strict, switch, topology
 from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
 from .guest import Guest
 from .hosts import Hosts
@@ -41,8 +41,8 @@ class Run:
         self.job = job
         self.files = files
         self.nics = topology.parse(options.nic, options.guests, options.mtu, options.device_prop,
-                                   Faults(options.wire) if options.wire else None)
-        self.qemu = host.find_qemu()
+                                   Faults(options.wire) if options.wire else None, options.device)
+        self.qemu = host.find_guest_qemu(options.qemu, options.device)
         self.image = host.Image(options.kernel)
         self.image.check()
         self.needs_driver = not options.no_driver and not options.kernel
@@ -105,8 +105,9 @@ class Run:
         """
         self._stop()
         wrong = [line for guest in self.guests if guest.boots
-                 for line in strict.verdict(guest.number, guest.serial_log, guest.qemu_log, self.options.allow_report,
-                                            self.options.allow_guest_error)]
+                 for line in strict.verdict(guest.number, guest.serial_log,
+                                            [guest.qemu_log, *(one.log for one in guest.devices)],
+                                            self.options.allow_report, self.options.allow_guest_error)]
         for line in wrong:
             self.say(line)
         return wrong
@@ -116,15 +117,17 @@ class Run:
             self.guests.append(Guest(number, self))
         for nic in self.nics:
             if nic.net == "link" and self.options.guests > 2:
-                self.switches[nic.index] = switch.start(nic, self.scratch, self.options.guests, self.qemu, self.logs)
+                self.switches[nic.index] = switch.start(nic, self.scratch, self.options.guests, self.logs)
         for guest in self.guests:
             guest.start()
             self._selector.register(guest.control, selectors.EVENT_READ, (guest, self._on_control))
             self._selector.register(guest.output, selectors.EVENT_READ, (guest, self._on_output))
             self._output_files[guest] = open(guest.output_log, "wb")
             self._line_rests[guest] = b""
-        for nic in self.nics:
-            nic.close_wire()
+        # A device process that a job starts again needs the wires of the first one.
+        if self.options.device == device.INSIDE:
+            for nic in self.nics:
+                nic.close_wire()
         self._serve()
 
     def _begin_again(self):
@@ -176,6 +179,9 @@ class Run:
                 handler(guest)
             now = time.monotonic()
             for guest in self.guests:
+                if guest.status is None:
+                    for one in guest.devices:
+                        one.check()
                 if self.accelerator.name == "kvm" and guest.boots == 0:
                     self._check_silence(guest, now)
                 if guest.status is None and guest.process.poll() is not None:
@@ -260,6 +266,8 @@ class Run:
             self._on_barrier(guest, name, value)
         elif word == "qmp":
             guest.answer(guest.qmp(rest))
+        elif word == "device":
+            guest.answer(self._act(guest, rest))
         elif word == "switch":
             guest.answer(self._counters(rest))
         elif word == "time":
@@ -276,6 +284,18 @@ class Run:
                 self._check_stuck()
             else:
                 self._give_up_on_others(guest)
+
+    @staticmethod
+    def _act(guest, rest):
+        """Executes the action of host_device: ACTION CARD"""
+        action, _, card = rest.partition(" ")
+        for one in guest.devices:
+            if str(one.nic.index) == card:
+                try:
+                    return one.act(action)
+                except LaunchError as error:
+                    return f"error {error}"
+        return f"error no device process serves card {card}"
 
     def _counters(self, index):
         """Returns the counters of a switch in one line: "ok", and its lines separated by ";"."""

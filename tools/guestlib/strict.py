@@ -76,11 +76,11 @@ def qemu_arguments(arguments):
     return arguments
 
 
-def verdict(number, serial_log, qemu_log, allowed_reports, allowed_errors):
-    """Returns the complaints about one guest, one line each."""
+def verdict(number, serial_log, device_logs, allowed_reports, allowed_errors):
+    """Returns the complaints about one guest, one line each. The devices' logs are those of QEMU and of processes."""
     out = []
     for path, what, find, allowed in ((serial_log, REPORT, kernel_reports, allowed_reports),
-                                      (qemu_log, ERROR, guest_errors, allowed_errors)):
+                                      *((log, ERROR, guest_errors, allowed_errors) for log in device_logs)):
         try:
             with open(path, encoding="utf-8", errors="replace") as log:
                 found = find(log, allowed)

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 
+from . import host
 from .errors import LaunchError
 from .process import die_with
 
@@ -50,10 +51,10 @@ class DatagramSwitch(threading.Thread):
 class CableSwitch:
     """A process of qrnic-switch, whose port N is guest N"""
 
-    def __init__(self, nic, directory, guests, qemu, log):
+    def __init__(self, nic, directory, guests, log):
         self._guests = guests
         self._log = log
-        command = [find_program(qemu), *(nic.cable_path(directory, guest, guests) for guest in range(1, guests + 1))]
+        command = [find_program(host.find_qemu()), *(nic.cable_path(directory, guest, guests) for guest in range(1, guests + 1))]
         launcher = os.getpid()
         with open(log, "wb") as errors:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
@@ -98,7 +99,7 @@ def find_program(qemu):
                       f"QRNIC_SWITCH={chosen} cannot be run: set it to a {PROGRAM}")
 
 
-def start(nic, directory, guests, qemu, logs):
+def start(nic, directory, guests, logs):
     if nic.by_cable():
-        return CableSwitch(nic, directory, guests, qemu, os.path.join(logs, f"net{nic.index}.switch.log"))
+        return CableSwitch(nic, directory, guests, os.path.join(logs, f"net{nic.index}.switch.log"))
     return DatagramSwitch(nic, directory, guests)

@@ -19,11 +19,24 @@ SOCKETS = {"dgram": socket.SOCK_DGRAM, "stream": socket.SOCK_STREAM}
 WIRES = (*SOCKETS, "cable")
 
 
+def connected_pair(kind):
+    """Returns two connected unix sockets with large buffers."""
+    pair = socket.socketpair(socket.AF_UNIX, kind)
+    for end in pair:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+    return pair
+
+
 class Nic:
     """One --nic option: KIND[/KIND...][:NET[=ARG]][,KEY=VALUE...]."""
 
-    def __init__(self, index, spec, guests, mtu, device_props, faults=None):
+    def __init__(self, index, spec, guests, mtu, device_props, faults=None, form="inside"):
         self.index = index
+        # "inside" for a device of the guest's QEMU, "process" for a device process
+        self._form = form
+        # True for the only card of a hub
+        self.lone_hub = False
+        self._hub_ends = {}
         self.faults, self._faulty = faults, None
         head, *settings = spec.split(",")
         kinds, _, net = head.partition(":")
@@ -103,13 +116,42 @@ class Nic:
             self._faulty = FaultyWire(self.faults)
             self._wire = tuple(self._faulty.ends)
         if not self._wire:
-            self._wire = socket.socketpair(socket.AF_UNIX, SOCKETS[self.net_arg])
-            for end in self._wire:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22)
+            self._wire = connected_pair(SOCKETS[self.net_arg])
         return self._wire[guest - 1]
 
-    def wire_fds(self, guest, guests):
+    def by_process(self, guest):
+        """Returns True if a device process serves this guest's card."""
+        return self._form == "process" and self.kind(guest) == "qrnic"
+
+    def _wire_fds(self, guest, guests):
         return [self.wire(guest).fileno()] if self.net == "link" and self.net_arg in SOCKETS and guests == 2 else []
+
+    def _hub_end(self, guest, end):
+        """Returns one end of the wire between the process (0) and the hub, which is in the guest's QEMU (1)."""
+        if guest not in self._hub_ends:
+            self._hub_ends[guest] = connected_pair(socket.SOCK_DGRAM)
+        return self._hub_ends[guest][end]
+
+    def _joins_hub(self):
+        return self.net == "hub" and not self.lone_hub
+
+    def process_fds(self, guest, guests):
+        """Returns the descriptors that the card's process inherits."""
+        return [self._hub_end(guest, 0).fileno()] if self._joins_hub() else self._wire_fds(guest, guests)
+
+    def qemu_fds(self, guest, guests):
+        """Returns the descriptors that the guest's QEMU inherits."""
+        if not self.by_process(guest):
+            return self._wire_fds(guest, guests)
+        return [self._hub_end(guest, 1).fileno()] if self._joins_hub() else []
+
+    def hub_options(self, guest):
+        """Returns the options that connect the card's process to the hub in the guest's QEMU."""
+        if not self._joins_hub():
+            return []
+        name = f"net{self.index}"
+        return ["-netdev", f"dgram,id={name},local.type=fd,local.str={self._hub_end(guest, 1).fileno()}",
+                "-netdev", f"hubport,id={name}-port,hubid=0,netdev={name}"]
 
     def end_wire(self):
         """Closes the wire when the guests end."""
@@ -122,7 +164,10 @@ class Nic:
         """Closes the launcher's copies of the ends, because QEMU has its own."""
         for end in self._wire:
             end.close()
-        self._wire = ()
+        for ends in self._hub_ends.values():
+            for end in ends:
+                end.close()
+        self._wire, self._hub_ends = (), {}
 
     def socket_path(self, directory, guest):
         return os.path.join(directory, f"net{self.index}.{guest}")
@@ -137,7 +182,7 @@ class Nic:
         """Returns the path of a cable: one for two guests, or one from each guest to the switch."""
         return os.path.join(directory, f"net{self.index}.cable{guest if guests > 2 else ''}")
 
-    def netdev_options(self, directory, guest, guests, pcap):
+    def netdev_options(self, directory, guest, guests, pcap, by_process=False):
         name = f"net{self.index}"
         if self.net == "none":
             return []
@@ -155,6 +200,8 @@ class Nic:
         elif self.net == "link":
             text = (f"dgram,id={name},local.type=unix,local.path={self.socket_path(directory, guest)},"
                     f"remote.type=unix,remote.path={self.switch_path(directory)}")
+        elif by_process and self._joins_hub():
+            text = f"dgram,id={name},local.type=fd,local.str={self._hub_end(guest, 0).fileno()}"
         elif self.net == "hub":
             text = f"hubport,id={name},hubid=0"
         elif self.net == "tap":
@@ -170,7 +217,11 @@ class Nic:
         return options
 
     def device_options(self, guest):
-        """Returns the options of the device. A root port is above it, so that it is a PCIe endpoint and can be
+        port, device = self.port_and_device(guest)
+        return ["-device", port, "-device", device]
+
+    def port_and_device(self, guest):
+        """Returns the device and the root port above it. The port makes the device a PCIe endpoint that can be
         unplugged.
         """
         port = f"pcie-root-port,id=port{self.index},chassis={self.index + 1},slot={self.index + 1}"
@@ -189,17 +240,19 @@ class Nic:
             device += f",{'cable' if self.by_cable() else 'netdev'}=net{self.index}"
         for prop in props:
             device += f",{prop}"
-        return ["-device", port, "-device", device]
+        return port, device
 
 
-def parse(specs, guests, mtu, device_props, faults=None):
-    return [Nic(index, spec, guests, mtu, device_props, faults) for index, spec in enumerate(specs)]
+def parse(specs, guests, mtu, device_props, faults=None, form="inside"):
+    nics = [Nic(index, spec, guests, mtu, device_props, faults, form) for index, spec in enumerate(specs)]
+    hub = [nic for nic in nics if nic.net == "hub"]
+    if len(hub) == 1:
+        hub[0].lone_hub = True
+    return nics
 
 
-def lone_hub_options(nics):
+def listener_options():
     """Returns a listener for a hub with one card, because a hub with one port never accepts a frame."""
-    if sum(nic.net == "hub" for nic in nics) != 1:
-        return []
     return ["-netdev", "user,id=listener,restrict=on,ipv6=off",
             "-netdev", "hubport,id=listenerport,hubid=0,netdev=listener"]
 

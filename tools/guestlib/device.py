@@ -1,0 +1,166 @@
+"""Device processes: with --device process, one qrnic-device serves each qrnic card of a guest by vfio-user. The guest's
+QEMU has no qrnic, and connects to the processes.
+
+Guest makes one DeviceProcess for each such card, calls start() before its own QEMU, and stop() after it. Jobs act on the
+process by host_device, which calls act().
+
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+
+from . import host, qmp, strict, topology
+from .errors import LaunchError
+from .process import die_with
+
+PROGRAM = os.path.join(host.TOOLS, "device")
+INSIDE, PROCESS = FORMS = ("inside", "process")
+# Time limit until the process listens; a busy host may need long to load QEMU.
+SECONDS = 60
+LISTENS = "00010000"  # __SO_ACCEPTON in the flags of /proc/net/unix
+
+
+def memory_options(memory):
+    """Returns the options of guest memory in a shared file, which the process maps."""
+    size = f"{memory}M" if memory.isdigit() else memory
+    return ["-object", f"memory-backend-memfd,id=memory,size={size},share=on"]
+
+
+class DeviceProcess:
+    """The process of one card: its command line, its sockets and its log."""
+
+    def __init__(self, nic, guest):
+        self.nic, self._guest, self._run = nic, guest, guest.run
+        self._socket = self._path("device")
+        self._qmp = self._path("qmp")
+        self.log = os.path.join(guest.run.logs, f"guest{guest.number}.device{nic.index}.log")
+        self.process = None
+        # A job may end the process on purpose; then its end is no error.
+        self.end_expected = False
+        open(self.log, "wb").close()
+
+    def _path(self, name):
+        return os.path.join(self._run.scratch, f"{name}{self.nic.index}.{self._guest.number}")
+
+    def name(self):
+        return f"qrnic-device of guest{self._guest.number}, card {self.nic.index},"
+
+    def client(self):
+        """Returns the device of the guest's QEMU that connects to the process, as -device and device_add have it."""
+        return {"driver": "vfio-user-pci", "id": f"nic{self.nic.index}", "bus": f"port{self.nic.index}",
+                "socket": {"type": "unix", "path": self._socket}}
+
+    def client_options(self):
+        port, _ = self.nic.port_and_device(self._guest.number)
+        return ["-device", port, "-device", json.dumps(self.client())]
+
+    def _command(self):
+        options, number = self._run.options, self._guest.number
+        _, device = self.nic.port_and_device(number)
+        command = [PROGRAM, "--socket", self._socket]
+        # The port is a device of the guest's QEMU. "id" stays, because QMP finds the card by it.
+        for prop in device.split(",")[1:]:
+            if not prop.startswith("bus="):
+                command += ["--property", prop]
+        more = ["-name", f"guest{number}-device{self.nic.index}", "-qmp", f"unix:{self._qmp},server=on,wait=off"]
+        more += self.nic.netdev_options(self._run.scratch, number, options.guests, options.pcap, by_process=True)
+        if self.nic.lone_hub:
+            more += topology.listener_options()
+        if options.strict:
+            more = strict.qemu_arguments(more)
+        return command + [word for argument in more for word in ("--qemu-arg", argument)]
+
+    def _become(self, launcher):
+        """Runs in the child process before it becomes the device."""
+        die_with(launcher)
+        self._guest.pin()
+
+    def start(self):
+        """Starts the process and waits until it listens on its socket."""
+        command = self._command()
+        if self._run.hosts:
+            command = self._run.hosts.prefix(self._guest.number) + command
+        if self._run.options.verbose:
+            self._run.say(f"guest{self._guest.number}: {shlex.join(command)}")
+        launcher = os.getpid()
+        self.end_expected = False
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            pass_fds=self.nic.process_fds(self._guest.number, self._run.options.guests),
+                                            preexec_fn=lambda: self._become(launcher))
+        deadline = time.monotonic() + SECONDS
+        while not self._listens():
+            if self.process.poll() is not None:
+                raise LaunchError(f"{self.name()} does not start: {self.last_words()}")
+            if time.monotonic() > deadline:
+                raise LaunchError(f"{self.name()} does not listen after {SECONDS} s: see {self.log}")
+            time.sleep(0.01)
+
+    def _listens(self):
+        """Returns True if the socket accepts connections. The file alone is no proof, because it exists before."""
+        try:
+            with open(f"/proc/{self.process.pid}/net/unix", encoding="utf-8", errors="replace") as sockets:
+                return any(words[3] == LISTENS and words[-1] == self._socket for words in map(str.split, sockets))
+        except OSError:
+            return False
+
+    def last_words(self):
+        """Returns the line of the process's messages that names the reason."""
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            lines = [line.strip() for line in log if line.strip()]
+        status = self.process.poll()
+        end = f"signal {signal.Signals(-status).name}" if status is not None and status < 0 else f"exit status {status}"
+        named = [line for line in lines if not line.startswith("qrnic ")]
+        return f"{named[-1]} ({end})" if named else f"it printed nothing ({end}; see {self.log})"
+
+    def check(self):
+        """Raises LaunchError if the process has ended by itself."""
+        if self.process and not self.end_expected and self.process.poll() is not None:
+            raise LaunchError(f"{self.name()} ended with the job still running: {self.last_words()}")
+
+    def qmp(self, command):
+        return qmp.execute(self._qmp, command)
+
+    def owns(self, command):
+        """Returns True if this QMP command is for the card: for its link, or for a property of the card or its wire."""
+        ours = (f"nic{self.nic.index}", f"net{self.nic.index}")
+        arguments = command.get("arguments", {}) if isinstance(command, dict) else {}
+        if not isinstance(arguments, dict):
+            return False
+        if command.get("execute") == "set_link":
+            return arguments.get("name") in ours
+        return command.get("execute") in ("qom-get", "qom-set", "qom-list") and \
+            str(arguments.get("path", "")).split("/")[-1] in ours
+
+    def act(self, action):
+        """Executes an action of a job's host_device, and returns its answer."""
+        running = self.process.poll() is None
+        if action == "status":
+            return f"ok {'running' if running else 'ended'}"
+        if action == "start":
+            if running:
+                return "error the process runs"
+            self.start()
+        elif action == "plug":
+            return self._guest.qmp(json.dumps({"execute": "device_add", "arguments": self.client()}))
+        elif action in ("kill", "stop", "continue"):
+            if not running:
+                return "error the process has ended"
+            if action == "kill":
+                self.stop()
+            else:
+                self.process.send_signal(signal.SIGSTOP if action == "stop" else signal.SIGCONT)
+        else:
+            return f"error {action} is none of kill, stop, continue, start, plug, status"
+        return "ok"
+
+    def stop(self):
+        self.end_expected = True
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
