@@ -264,12 +264,31 @@ static int dynamic_to_rtr(struct qrnic_qp *qp, struct ibv_qp_attr *attr, int *ma
 	return 0;
 }
 
+/*
+ * Returns true if the ACK timeout of the program is below the least one of the
+ * environment. Value 0 stays, because it means no timeout. The kernel rejects
+ * values above 31.
+ */
+static bool timeout_is_raised(const struct qrnic_qp *qp,
+			      const struct ibv_qp_attr *attr, int mask)
+{
+	return mask & IBV_QP_TIMEOUT && !qp->is_dynamic && attr->timeout &&
+	       attr->timeout < qp->ctx->ack_timeout;
+}
+
 int qrnic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct qrnic_qp *qp = to_qrnic_qp(ibqp);
 	struct ibv_qp_attr own = {};
 	int err;
 
+	if (timeout_is_raised(qp, attr, mask)) {
+		memcpy(&own, attr, offsetof(struct ibv_qp_attr, rate_limit));
+		if (mask & IBV_QP_RATE_LIMIT)
+			own.rate_limit = attr->rate_limit;
+		own.timeout = qp->ctx->ack_timeout;
+		attr = &own;
+	}
 	if (qp->is_dynamic && mask & IBV_QP_STATE &&
 	    attr->qp_state == IBV_QPS_RTR) {
 		/*

@@ -8,6 +8,7 @@
  * qrnic_free_context() last, when no object of the context exists. No lock is
  * held in these functions.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,27 @@ static bool environment_is_on(const struct qrnic_context *ctx, const char *name)
 	return false;
 }
 
+/*
+ * Returns the least ACK timeout of QRNIC_ACK_TIMEOUT, or 0 if the variable is
+ * not set or not a number from 0 to 31.
+ */
+static uint8_t environment_ack_timeout(const struct qrnic_context *ctx)
+{
+	const char *set = getenv("QRNIC_ACK_TIMEOUT");
+	unsigned long value;
+	char *end;
+
+	if (!set || !*set)
+		return 0;
+	value = strtoul(set, &end, 10);
+	if (!*end && isdigit((unsigned char)*set) && value <= 31)
+		return value;
+	verbs_err((struct verbs_context *)&ctx->vctx,
+		  "QRNIC_ACK_TIMEOUT=%s is ignored: use a number from 0 to 31\n",
+		  set);
+	return 0;
+}
+
 static void set_limits(struct qrnic_context *ctx,
 		       const struct qrnic_alloc_ucontext_resp *resp)
 {
@@ -213,6 +235,7 @@ static int context_start(struct qrnic_context *ctx,
 	if (environment_is_on(ctx, "QRNIC_ADAPTIVE_ROUTING"))
 		ctx->qp_options |= QRNIC_QPO_ADAPTIVE_ROUTING;
 	ctx->qp_options &= qrnic_options_known(ctx);
+	ctx->ack_timeout = environment_ack_timeout(ctx);
 	ctx->shares = ctx->capabilities & QRNIC_CAP_SHARED_CONNECTION &&
 		      environment_is_on(ctx, "QRNIC_SHARED_CONNECTION");
 

@@ -99,6 +99,7 @@ struct qrnic_context {
 	struct verbs_context vctx;
 	uint64_t capabilities;
 	uint8_t qp_options;		/* QRNIC_QPO_* of RC QPs at creation */
+	uint8_t ack_timeout;		/* Least ACK timeout of RC QPs, as coded in attributes */
 	/* True if RC QPs offer and accept shared connections */
 	bool shares;
 	size_t page_size;

@@ -512,6 +512,56 @@ sys.exit(out.finish())
         expected = ["TAP version 13", "ok 1 - program: first", "not ok 2 - program: second", "not ok 3 - late did not end in 1 s", "1..3"]
         self.report.result(said == expected and process.returncode == 1, "launcher: check-qtest prints each result at once", details=lines)
 
+    def stalls(self):
+        """Runs the stalls of tests/guest/run --stall. Only QEMU processes of the run are stopped, and none stays stopped."""
+        with tempfile.TemporaryDirectory(prefix="st-") as directory:
+            names = ("qemu-system-own", "other", "qemu-system-far")
+            for name in names:
+                shutil.copy("/bin/sleep", os.path.join(directory, name))
+            far = subprocess.Popen([os.path.join(directory, names[2]), "1000"])
+            script = f"""
+import importlib.machinery, importlib.util, subprocess, sys, time
+loader = importlib.machinery.SourceFileLoader("run", {os.path.join(self.root, 'tests', 'guest', 'run')!r})
+module = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
+loader.exec_module(module)
+def state(pid):
+    with open(f"/proc/{{pid}}/stat", encoding="ascii") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+shell = subprocess.Popen(["sh", "-c", "{directory}/{names[0]} 1000 & echo $!; {directory}/{names[1]} 1000 & echo $!; wait"],
+                         stdout=subprocess.PIPE, text=True)
+own, other = int(shell.stdout.readline()), int(shell.stdout.readline())
+stalls = module.Stalls(0.4, 5)
+stalls.start()
+changes, last, wrong = 0, "", set()
+deadline = time.monotonic() + 60
+while changes < 6 and time.monotonic() < deadline:
+    now = state(own) == "T"
+    changes, last = changes + (now != last), now
+    wrong |= {{pid for pid in (other, {far.pid}, shell.pid) if state(pid) == "T"}}
+    time.sleep(0.01)
+stalls.end()
+deadline = time.monotonic() + 20
+while state(own) == "T" and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(changes >= 6, stalls.count >= 2, state(own) != "T", sorted(wrong))
+for pid in (own, other):
+    __import__("os").kill(pid, 9)
+shell.wait()
+"""
+            try:
+                done = subprocess.run([sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                      timeout=120, check=False)
+            finally:
+                far.kill()
+                far.wait()
+        self.report.result(done.stdout == "True True True []\n", "launcher: --stall stops and continues QEMU processes of the run only",
+                           details=(done.stdout + done.stderr).splitlines())
+        for value in ("0.1", "61", "nan", "-1"):
+            done = subprocess.run([os.path.join(self.root, "tests", "guest", "run"), f"--stall={value}", "--list"], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.report.result(done.returncode == 2 and "--stall must be" in done.stderr, f"launcher: --stall={value} is rejected",
+                               details=[f"status {done.returncode}", *done.stderr.splitlines()])
+
     def pinned(self):
         """Runs the launcher with --pin. Each guest has separate processors of the host, if there are enough."""
         from guestlib import host  # pylint: disable=import-outside-toplevel
@@ -808,7 +858,7 @@ def run(root, report, stopped):
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
                       tests.switch, tests.pinned, tests.interrupted,
-                      tests.interrupted_checks, tests.progress, tests.packages):
+                      tests.interrupted_checks, tests.progress, tests.stalls, tests.packages):
             if not stopped():
                 group()
     finally:

@@ -12,6 +12,10 @@ read -r since_boot _ </proc/uptime
 [ "${TIME_FACTOR:-1}" -ge $((${since_boot%.*} / 8 + 1)) ] || TIME_FACTOR=$((${since_boot%.*} / 8 + 1))
 export TIME_FACTOR=${TIME_FACTOR:-1}
 TRY_TIMEOUT=$((120 * TIME_FACTOR))
+# ACK_TIMEOUT is the least ACK timeout of the programs of pair (QRNIC_ACK_TIMEOUT, qrnic(7)). Most programs set 14
+# (67 ms) and seven retries, and would fail if the host stopped one guest for half a second. With 19 they fail after 17
+# seconds. The runner sets 0 for jobs with --wire, because each packet that the wire loses would cost two seconds.
+ACK_TIMEOUT=${ACK_TIMEOUT:-19}
 
 # result STATUS NAME: prints the result of one test; STATUS 0 means success.
 result() {
@@ -132,7 +136,7 @@ server_up() { wait_for_port "$1" "${2:-20}" || ! kill -0 "$server" 2>/dev/null; 
 pair() {
     local status=0 server
     if [ "$GUEST" = 1 ]; then
-        timeout "$TRY_TIMEOUT" bash -c "$3" >pair.log 2>&1 &
+        QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" bash -c "$3" >pair.log 2>&1 &
         server=$!
         server_up "$2"
         barrier "up-$tests"
@@ -140,7 +144,7 @@ pair() {
     else
         known_peers guest1v6
         barrier "up-$tests"
-        timeout "$TRY_TIMEOUT" bash -c "$4" >pair.log 2>&1 || status=$?
+        QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" bash -c "$4" >pair.log 2>&1 || status=$?
     fi
     [ $status = 0 ] || show pair.log
     together $status "$1"

@@ -74,7 +74,9 @@ done
 # An event waits for a millisecond or 32 frames, so there are fewer events than frames, and replies to ping are late.
 events() { awk '/qrnic-comp/ { sum += $2 } END { print sum }' /proc/interrupts; }
 quickest() { ping -c 20 -i 0.02 -W 5 "guest$PEER" | awk -F'[=/]' '/^rtt/ { print int($5 * 1000) }'; }
-export -f events quickest
+# quick: a reply came in less than 3 ms. The tests wait for it, because the host may delay all replies of one call.
+quick() { local time; time=$(quickest) && [ "${time:-3000}" -lt 3000 ]; }
+export -f events quickest quick wait_until
 frames() { ethtool -S "$NIC0" | awk '/ eth_[rt]x_packets:/ { sum += $2 } END { print sum }'; }
 ratio() {
     local events frames
@@ -96,9 +98,9 @@ both "a limit of frames without a time, and values above the limits, are rejecte
 both "DIM is turned on" "ethtool -C $NIC0 adaptive-rx on adaptive-tx on && says 'Adaptive RX: on TX: on'"
 ratio "adaptive-rx on adaptive-tx on"
 both "DIM has chosen a shorter delay than was set" "for i in 1 2 3 4 5 6 7 8; do ping -q -f -c 300 guest$PEER >/dev/null; done
-    t=\$(quickest); echo \$t; [ \$t -lt 3000 ]"
+    wait_until 20 quick"
 both "moderation is turned off" "ethtool -C $NIC0 adaptive-rx off adaptive-tx off rx-usecs 0 rx-frames 0 tx-usecs 0 tx-frames 0 &&
-    t=\$(quickest) && echo \$t && [ \$t -lt 3000 ]"
+    wait_until 20 quick"
 [ -z "$RDMA0" ] || try "CQs of the kernel follow their traffic" "rdma dev show $RDMA0 -d | grep -q 'adaptive-moderation on'"
 try "no errors" "ip -s -s link show $NIC0; for f in rx_errors tx_errors; do
     [ \$(cat /sys/class/net/$NIC0/statistics/\$f) = 0 ] || exit 1; done; [ \$(count queue_resets) = 0 ]"

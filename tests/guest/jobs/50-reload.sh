@@ -11,17 +11,18 @@ pingpong() {
     pair "$1" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 guest1"
 }
 
+# The transport timeout of a second (18) outlasts a host that stops a guest for some seconds.
 load() {
     local gid
     gid=$(gid_index "$RDMA0" 4)
     if [ "$GUEST" = 1 ]; then
-        ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 >load.log 2>&1 &
+        ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 -u 18 >load.log 2>&1 &
         iperf3 -s -1 >iperf.log 2>&1 &
         wait_for_port 18515 && wait_for_port 5201
         barrier "load-$1"
     else
         barrier "load-$1"
-        ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 guest1 >load.log 2>&1 &
+        ib_write_bw -d "$RDMA0" -x "$gid" -F -D 20 -u 18 guest1 >load.log 2>&1 &
         iperf3 -c guest1 -t 20 >iperf.log 2>&1 &
     fi
     sleep 3
