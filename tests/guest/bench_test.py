@@ -110,7 +110,8 @@ class Tests:
     def files(self):
         done = self.bench(*OPTIONS, "--json", self.path("a.json"), "--csv", self.path("a.csv"))
         with open(self.path("a.json"), encoding="utf-8") as file:
-            rows = json.load(file)
+            run = json.load(file)
+        rows = run["figures"]
         with open(self.path("a.csv"), encoding="utf-8", newline="") as file:
             lines = list(csv.DictReader(file))
         first = {"scope": "cable", "mtu": 1500, "metric": "rate", "device": "qrnic", "unit": "thousand/s",
@@ -121,6 +122,16 @@ class Tests:
             "the first": rows[:1] == [first],
             "CSV has other figures": lines == [{key: str(value) for key, value in row.items()} for row in rows],
         }, done.stdout + done.stderr)
+        ratio = {"scope": "cable", "mtu": 9000, "metric": "rate", "against": "soft-roce", "median": 50.0, "min": 50.0, "max": 50.0}
+        noisy = {"scope": "cable", "mtu": 1500, "metric": "write", "against": "soft-roce", "median": 24.0, "min": 20.0, "max": 30.0}
+        self.result("JSON has the circumstances, and ratios with their spreads", {
+            f"the keys: {list(run)}": list(run) == ["format", "date", "commit", "changed", "machine", "rounds", "versions", "ratios", "figures"],
+            "the format": run["format"] == "qrnic-bench-1", "the date": bool(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\+00:00", run["date"])),
+            "the commit": run["commit"] is None or bool(re.fullmatch("[0-9a-f]{40}", run["commit"])),
+            f"the machine: {run['machine']}": run["machine"]["processors"] >= 1 and bool(run["machine"]["processor"]),
+            f"the versions: {run['versions']}": list(run["versions"]) == ["qrnic", "qemu", "linux", "rdma-core"] and
+                bool(re.fullmatch(r"\d+\.\d+", run["versions"]["qrnic"])),
+            f"the ratios: {run['ratios']}": len(run["ratios"]) == 3 and ratio in run["ratios"] and noisy in run["ratios"]})
         again = self.bench("--read", self.path("a.json"), "--json", self.path("b.json"))
         self.result("--read accepts the output of --json", {
             f"status {again.returncode}": again.returncode == 0,
@@ -238,7 +249,7 @@ class Tests:
             f"status {done.returncode}": done.returncode == 3,
             "the message": "ended with status 125" in done.stderr,
             "the table": "not measured (7):" in done.stdout,
-            "the file": len(json.loads(Path(self.path("c.json")).read_text(encoding="utf-8"))) == 1,
+            "the file": len(json.loads(Path(self.path("c.json")).read_text(encoding="utf-8"))["figures"]) == 1,
             "an exception": "Traceback" not in done.stderr}, done.stdout + done.stderr)
 
     def interrupted(self):

@@ -67,8 +67,9 @@ def parser():
     add("--accel", default=measure.accel_default(), choices=ACCELERATORS,
         help="default auto: KVM where it boots the guest's kernel")
     add("--no-build", action="store_true", help="measure the builds in the cache")
-    add("--json", metavar="FILE", help="write the figures as a list of objects: " + ", ".join(results.KEYS))
-    add("--csv", metavar="FILE", help="write them with the same columns")
+    add("--json", metavar="FILE", help="write date, commit, machine, versions, the ratios with their spreads, and the figures: "
+        + ", ".join(results.KEYS))
+    add("--csv", metavar="FILE", help="write the figures with the same columns")
     add("--plots", metavar="DIR", help="draw each curve (an hour with three rounds: size-bandwidth, size-latency, qps-rate, guests-bandwidth) as a PNG; "
         "without --metric and --all these metrics are measured, too (needs python3-matplotlib: tools/deps plots)")
     add("--provider", action="store_true", help="measure posts and polls in the library itself (15 s), nothing else")
@@ -110,7 +111,7 @@ def plan_read(summaries):
             if any((scope, mtu, figure.name) in there for figure in one.figures)]
 
 
-def show(summaries, plan, args, before, rounds):
+def show(summaries, plan, args, before, rounds, circumstances=None):
     """Prints the table and writes the requested files; returns the keys of missing figures."""
     print("\n" + "\n".join(table.table(summaries, plan, rounds)))
     missing = results.missing(summaries, plan)
@@ -124,7 +125,7 @@ def show(summaries, plan, args, before, rounds):
             print("One round has no noise to compare: measure with --rounds 3 or more.")
     sys.stdout.flush()
     if args.json:
-        results.write_json(args.json, summaries)
+        results.write_json(args.json, summaries, results.about(args.accel, rounds) if circumstances is None else circumstances)
     if args.csv:
         results.write_csv(args.csv, summaries)
     if args.plots:
@@ -138,8 +139,8 @@ def run(args, made):
     if args.plots:
         measure.need("plots")
     if args.read:
-        summaries = results.read_json(args.read)
-        show(summaries, plan_read(summaries), args, before, 0)
+        summaries, circumstances = results.read_run(args.read)
+        show(summaries, plan_read(summaries), args, before, 0, circumstances)
         return 0
     plan = plan_of(args, made)
     if not args.no_build:
