@@ -75,7 +75,10 @@ void qrnic_cable_close_elsewhere(int fd)
 
 void qrnic_meeting_init(QrnicMeeting *m, const char *path)
 {
-    *m = (QrnicMeeting) { .path = g_strdup(path), .lock = -1, .listener = -1 };
+    *m = (QrnicMeeting) {
+        .path = g_strdup(path), .type = SOCK_SEQPACKET, .lock = -1,
+        .listener = -1,
+    };
 }
 
 static bool address_of(struct sockaddr_un *address, const char *path,
@@ -164,8 +167,7 @@ static bool listen_at(QrnicMeeting *m, const struct sockaddr_un *address,
     if (!lstat(m->path, &there) && S_ISSOCK(there.st_mode)) {
         unlink(m->path);
     }
-    m->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                         0);
+    m->listener = socket(AF_UNIX, m->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     m->bound = m->listener >= 0 &&
                !bind(m->listener, (const struct sockaddr *)address,
                      sizeof(*address));
@@ -193,7 +195,7 @@ QrnicMeet qrnic_meeting_go(QrnicMeeting *m, int *fd, Error **errp)
         error_propagate(errp, err);
         return QRNIC_MEET_FAILED;
     }
-    *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *fd = socket(AF_UNIX, m->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd >= 0 &&
         !connect(*fd, (struct sockaddr *)&address, sizeof(address))) {
         return QRNIC_MEET_CONNECTED;

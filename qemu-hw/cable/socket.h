@@ -20,6 +20,7 @@
  */
 typedef struct QrnicMeeting {
     char *path;
+    int type;                   /* of the socket: SOCK_SEQPACKET, SOCK_STREAM */
     int lock, listener;         /* -1: another end listens */
     /* this end has created the socket at the path */
     bool bound;
@@ -55,6 +56,8 @@ void qrnic_cable_close_elsewhere(int fd);
  * qrnic_meeting_init:
  * @m: the meeting to initialize
  * @path: path of the socket; copied
+ *
+ * The socket has the type SOCK_SEQPACKET if the caller does not change it.
  */
 void qrnic_meeting_init(QrnicMeeting *m, const char *path);
 /**

@@ -150,6 +150,11 @@ TABLE = {
     "dns=192.0.2.131,dhcpstart=192.0.2.129,hostfwd=udp::4791-:4791,hostfwd=tcp::18515-:18515":
         Run("boot", edit=(QUIT, ROOT_PORT, ("-:18515", "-:18515 <<<quit")), reason=PARSED),
     "tools/guest --guests 2 --nic qrnic:hosts,icrc=transport hosts.sh": Run("boot", needs="root"),
+    # process.md
+    "tools/device --socket /tmp/q.sock --cable /tmp/c0": Run(
+        "boot", edit=(("tools/device", "timeout 2 tools/device"), ("/tmp/q.sock", "q.sock"), ("/tmp/c0", "c0")), reason="the device runs until it is ended"),
+    "tools/device --socket /tmp/q.sock --cable /tmp/c0 --trace 'qrnic_process_*'": Run(
+        "boot", edit=(("tools/device", "timeout 2 tools/device"), ("/tmp/q.sock", "q.sock"), ("/tmp/c0", "c0")), reason="the device runs until it is ended"),
     # networks.md
     'make experiments OUT=results ONLY="loss reordering"': Covered("tools/check-experiments", "tools/experiments", "the suite experiments runs all"),
     "tests/guest/run --logs kept 66-lossy-wire": Covered("tools/check-newest", "tests/guest/run\" --logs", "the suite guest runs the job, newest the option"),

@@ -1,0 +1,164 @@
+/*
+ * qrnic process: the machine type "qrnic-process"
+ *
+ * The machine has a PCI Express root bus, and neither processors nor RAM.
+ * machine_init() creates the bus before -device puts a qrnic on it. When QEMU
+ * has created all devices, machine_ready() starts the server. The bus has an
+ * address space of its own for DMA, which is the VMM's memory (dma.c).
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/module.h"
+#include "qapi/error.h"
+#include "hw/pci/msi.h"
+#include "hw/pci/pci_bus.h"
+#include "hw/pci/pci_host.h"
+#include "hw/pci/pcie_host.h"
+#include "hw/sysbus.h"
+#include "system/system.h"
+#include "compat.h"
+#include "process/process.h"
+
+#define TYPE_QRNIC_PROCESS_HOST "qrnic-process-pcihost"
+
+static const char *root_bus_path(PCIHostState *bridge, PCIBus *bus)
+{
+    return "0000:00";
+}
+
+static void host_realize(DeviceState *dev, Error **errp)
+{
+    QrnicProcess *p = QRNIC_PROCESS(current_machine);
+
+    p->bus = pci_root_bus_new(dev, "pcie.0", &p->pci_memory, &p->pci_io, 0,
+                              TYPE_PCIE_BUS);
+    PCI_HOST_BRIDGE(dev)->bus = p->bus;
+}
+
+static void host_class_init(ObjectClass *klass, QrnicClassData *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(klass);
+
+    PCI_HOST_BRIDGE_CLASS(klass)->root_bus_path = root_bus_path;
+    dc->realize = host_realize;
+    dc->user_creatable = false;
+    dc->fw_name = "pci";
+}
+
+static AddressSpace *dma_space(PCIBus *bus, void *opaque, int devfn)
+{
+    QrnicProcess *p = opaque;
+
+    return &p->dma.as;
+}
+
+static const PCIIOMMUOps iommu_ops = {
+    .get_address_space = dma_space,
+};
+
+static void count_device(PCIBus *bus, PCIDevice *pci, void *opaque)
+{
+    unsigned *count = opaque;
+
+    ++*count;
+}
+
+static void machine_ready(Notifier *notifier, void *data)
+{
+    QrnicProcess *p = container_of(notifier, QrnicProcess, ready);
+    unsigned count = 0;
+
+    pci_for_each_device_under_bus(p->bus, count_device, &count);
+    for (unsigned i = 0; i < PCI_DEVFN_MAX && !p->pci; i++) {
+        p->pci = p->bus->devices[i];
+    }
+    if (count != 1 || !object_dynamic_cast(OBJECT(p->pci), "qrnic")) {
+        error_setg(&error_fatal, "qrnic-process: the machine serves exactly "
+                   "one device of the type qrnic, and has %u %s: give one "
+                   "-device qrnic", count,
+                   count == 1 ? "of another type" : "devices");
+        return;
+    }
+    if (qrnic_vmm_init(p, &error_fatal)) {
+        qrnic_server_start(p, &error_fatal);
+    }
+}
+
+static void machine_init(MachineState *machine)
+{
+    QrnicProcess *p = QRNIC_PROCESS(machine);
+    DeviceState *host;
+
+    if (!p->socket) {
+        error_setg(&error_fatal, "qrnic-process: the machine requires the path "
+                   "of a socket: give -M qrnic-process,socket=PATH");
+        return;
+    }
+    /* The BARs have no address here, because the VMM places them. */
+    memory_region_init(&p->pci_memory, OBJECT(p), "pci-memory", UINT64_MAX);
+    memory_region_init(&p->pci_io, OBJECT(p), "pci-io", 64 * 1024);
+    qrnic_dma_init(&p->dma, OBJECT(p));
+
+    host = qdev_new(TYPE_QRNIC_PROCESS_HOST);
+    object_property_add_child(OBJECT(p), "pcihost", OBJECT(host));
+    sysbus_realize_and_unref(SYS_BUS_DEVICE(host), &error_fatal);
+    pci_setup_iommu(p->bus, &iommu_ops, p);
+    /* msix_init() fails without it. */
+    msi_nonbroken = true;
+
+    p->ready.notify = machine_ready;
+    qemu_add_machine_init_done_notifier(&p->ready);
+}
+
+static char *get_socket(Object *obj, Error **errp)
+{
+    return g_strdup(QRNIC_PROCESS(obj)->socket);
+}
+
+static void set_socket(Object *obj, const char *value, Error **errp)
+{
+    QrnicProcess *p = QRNIC_PROCESS(obj);
+
+    if (p->server) {
+        error_setg(errp, "the socket cannot change while it is in use");
+        return;
+    }
+    g_free(p->socket);
+    p->socket = g_strdup(value);
+}
+
+static void machine_class_init(ObjectClass *klass, QrnicClassData *data)
+{
+    MachineClass *mc = MACHINE_CLASS(klass);
+
+    mc->desc = "serves one qrnic to a VMM by vfio-user";
+    mc->init = machine_init;
+    mc->max_cpus = 1;
+    mc->default_ram_size = 0;
+    mc->no_serial = 1;
+    mc->no_parallel = 1;
+    mc->no_floppy = 1;
+    mc->no_cdrom = 1;
+    object_class_property_add_str(klass, "socket", get_socket, set_socket);
+    object_class_property_set_description(klass, "socket",
+        "Path of the socket at which VMMs connect");
+}
+
+static const TypeInfo machine_types[] = {
+    {
+        .name = TYPE_QRNIC_PROCESS,
+        .parent = TYPE_MACHINE,
+        .instance_size = sizeof(QrnicProcess),
+        .class_init = machine_class_init,
+    },
+    {
+        .name = TYPE_QRNIC_PROCESS_HOST,
+        .parent = TYPE_PCIE_HOST_BRIDGE,
+        .instance_size = sizeof(PCIExpressHost),
+        .class_init = host_class_init,
+    },
+};
+
+DEFINE_TYPES(machine_types)

@@ -1,0 +1,301 @@
+/*
+ * qrnic process: the libvfio-user context of one VMM
+ *
+ * libvfio-user calls this file while server.c lets it process a message. The
+ * callbacks access configuration space, BARs and resets as a host bridge does.
+ * The device's interrupts reach the VMM's eventfds through the hooks of MSI-X.
+ * Migration is not offered, because the device cannot be migrated.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "qemu/error-report.h"
+#include "qapi/error.h"
+#include "hw/pci/msi.h"
+#include "hw/pci/msix.h"
+#include "hw/pci/pci_host.h"
+#include "hw/pci/pcie.h"
+#include "trace.h"
+#include "process/process.h"
+
+QEMU_BUILD_BUG_ON(VFU_PCI_DEV_ROM_REGION_IDX != PCI_ROM_SLOT);
+
+static unsigned vectors(QrnicProcess *p)
+{
+    return msix_nr_vectors_allocated(p->pci);
+}
+
+/*
+ * Unmasks the device's own table after a reset, because the VMM emulates the
+ * table for the guest, and masks a vector by SET_IRQS.
+ */
+static void unmask_all(QrnicProcess *p)
+{
+    bitmap_zero(p->unsent, vectors(p));
+    for (unsigned v = 0; v < vectors(p); v++) {
+        msix_set_mask(p->pci, v, false);
+    }
+}
+
+static void reset_device(QrnicProcess *p)
+{
+    device_cold_reset(DEVICE(p->pci));
+    unmask_all(p);
+}
+
+/* Interrupts */
+
+static MSIMessage prepare_message(PCIDevice *pci, unsigned vector)
+{
+    return (MSIMessage) { .data = vector };
+}
+
+static void send_vector(QrnicProcess *p, unsigned vector)
+{
+    if (p->context && vfu_irq_trigger(p->context, vector) < 0) {
+        set_bit(vector, p->unsent);
+    }
+}
+
+static void trigger(PCIDevice *pci, MSIMessage message)
+{
+    send_vector(QRNIC_PROCESS(current_machine), message.data);
+}
+
+void qrnic_vmm_resend(QrnicProcess *p)
+{
+    for (unsigned v = find_first_bit(p->unsent, vectors(p)); v < vectors(p);
+         v = find_next_bit(p->unsent, vectors(p), v + 1)) {
+        clear_bit(v, p->unsent);
+        send_vector(p, v);
+    }
+}
+
+static void irq_state(vfu_ctx_t *ctx, uint32_t start, uint32_t count, bool mask)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+
+    for (uint32_t i = 0; i < count && start + i < vectors(p); i++) {
+        msix_set_mask(p->pci, start + i, mask);
+    }
+}
+
+/* Accesses */
+
+/*
+ * Complains once if the VMM has shared no memory at all when the guest's driver
+ * starts to use the device.
+ */
+static void check_share(QrnicProcess *p)
+{
+    if (p->complained_share || p->dma.mapped || !p->dma.regions->len ||
+        !(pci_get_word(p->pci->config + PCI_COMMAND) & PCI_COMMAND_MASTER)) {
+        return;
+    }
+    p->complained_share = true;
+    warn_report("qrnic-process: the VMM does not share its guest's memory, so "
+                "the device cannot reach it: add share=on to the VMM's memory "
+                "backend");
+}
+
+static bool starts_flr(PCIDevice *pci, hwaddr offset, uint32_t value,
+                       unsigned len)
+{
+    hwaddr control = pci->exp.exp_cap + PCI_EXP_DEVCTL;
+    hwaddr high = control + 1;
+
+    return offset <= high && offset + len > high &&
+           value >> 8 * (high - offset) & PCI_EXP_DEVCTL_BCR_FLR >> 8;
+}
+
+static ssize_t config_access(vfu_ctx_t *ctx, char *buf, size_t count,
+                             loff_t offset, bool is_write)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+    uint32_t limit = pci_config_size(p->pci), value;
+    size_t done = 0;
+
+    while (done < count) {
+        unsigned at = offset + done;
+        unsigned len = MIN(count - done, 4);
+
+        /* Accesses are aligned, because the device expects it. */
+        len = at % 2 ? 1 : at % 4 || len == 3 ? MIN(len, 2) : len;
+        if (is_write) {
+            value = ldn_le_p(buf + done, len);
+            trace_qrnic_process_config_write(at, value, len);
+            pci_host_config_write_common(p->pci, at, limit, value, len);
+            if (starts_flr(p->pci, at, value, len)) {
+                unmask_all(p);
+            }
+        } else {
+            value = pci_host_config_read_common(p->pci, at, limit, len);
+            trace_qrnic_process_config_read(at, value, len);
+            stn_le_p(buf + done, len, value);
+        }
+        done += len;
+    }
+    if (is_write) {
+        check_share(p);
+    }
+    return count;
+}
+
+static ssize_t bar_access(vfu_ctx_t *ctx, unsigned bar, char *buf, size_t count,
+                          loff_t offset, bool is_write)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+
+    if (!qrnic_window_access(&p->windows[bar], offset, buf, count, is_write)) {
+        errno = EINVAL;
+        return -1;
+    }
+    return count;
+}
+
+/* libvfio-user does not pass the number of the BAR to a callback. */
+#define BAR_ACCESS(n) \
+    static ssize_t bar##n##_access(vfu_ctx_t *ctx, char *buf, size_t count, \
+                                   loff_t offset, bool is_write) \
+    { \
+        return bar_access(ctx, n, buf, count, offset, is_write); \
+    }
+BAR_ACCESS(0)
+BAR_ACCESS(1)
+BAR_ACCESS(2)
+BAR_ACCESS(3)
+BAR_ACCESS(4)
+BAR_ACCESS(5)
+
+static vfu_region_access_cb_t *const bar_accesses[PCI_ROM_SLOT] = {
+    bar0_access, bar1_access, bar2_access, bar3_access, bar4_access,
+    bar5_access,
+};
+
+/* Memory and reset */
+
+static void dma_register(vfu_ctx_t *ctx, vfu_dma_info_t *info)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+
+    qrnic_dma_add(&p->dma, info);
+}
+
+static void dma_unregister(vfu_ctx_t *ctx, vfu_dma_info_t *info)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+
+    qrnic_dma_remove(&p->dma, info);
+}
+
+static int reset(vfu_ctx_t *ctx, vfu_reset_type_t type)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+
+    /* qrnic_vmm_free() has already reset the device. */
+    if (type != VFU_RESET_LOST_CONN) {
+        trace_qrnic_process_reset("the VMM requests it");
+        reset_device(p);
+    }
+    return 0;
+}
+
+static void library_log(vfu_ctx_t *ctx, int level, const char *message)
+{
+    QrnicProcess *p = vfu_get_private(ctx);
+
+    trace_qrnic_process_library(level, message);
+    if (level <= LOG_ERR && !p->reason) {
+        p->reason = g_strdup(message);
+    }
+}
+
+/* Context */
+
+static bool setup_bars(QrnicProcess *p)
+{
+    const int flags = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
+
+    for (unsigned i = 0; i < PCI_ROM_SLOT; i++) {
+        const PCIIORegion *r = &p->pci->io_regions[i];
+
+        if (r->size &&
+            vfu_setup_region(p->context, i, r->size, bar_accesses[i], flags,
+                             NULL, 0, -1, 0) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool qrnic_vmm_new(QrnicProcess *p, const char *path, Error **errp)
+{
+    int level = trace_event_get_state_backends(TRACE_QRNIC_PROCESS_LIBRARY) ?
+                LOG_DEBUG : LOG_ERR;
+
+    p->context = vfu_create_ctx(VFU_TRANS_SOCK, path,
+                                LIBVFIO_USER_FLAG_ATTACH_NB, p,
+                                VFU_DEV_TYPE_PCI);
+    if (!p->context) {
+        error_setg_errno(errp, errno, "cannot create a context");
+        return false;
+    }
+    if (vfu_setup_log(p->context, library_log, level) < 0 ||
+        vfu_pci_init(p->context, VFU_PCI_TYPE_EXPRESS, PCI_HEADER_TYPE_NORMAL,
+                     0) < 0 ||
+        vfu_setup_region(p->context, VFU_PCI_DEV_CFG_REGION_IDX,
+                         pci_config_size(p->pci), config_access,
+                         VFU_REGION_FLAG_RW | VFU_REGION_FLAG_ALWAYS_CB, NULL,
+                         0, -1, 0) < 0 ||
+        !setup_bars(p) ||
+        vfu_setup_device_dma(p->context, dma_register, dma_unregister) < 0 ||
+        vfu_setup_device_nr_irqs(p->context, VFU_DEV_MSIX_IRQ,
+                                 vectors(p)) < 0 ||
+        vfu_setup_irq_state_callback(p->context, VFU_DEV_MSIX_IRQ,
+                                     irq_state) < 0 ||
+        vfu_setup_device_reset_cb(p->context, reset) < 0 ||
+        vfu_realize_ctx(p->context) < 0) {
+        error_setg_errno(errp, errno, "cannot set up the context");
+        qrnic_vmm_free(p);
+        return false;
+    }
+    unmask_all(p);
+    return true;
+}
+
+void qrnic_vmm_free(QrnicProcess *p)
+{
+    vfu_ctx_t *ctx = p->context;
+
+    if (!ctx) {
+        return;
+    }
+    /* The device must not use the memory any more when it is removed. */
+    trace_qrnic_process_reset("the VMM has gone");
+    reset_device(p);
+    p->context = NULL;
+    vfu_destroy_ctx(ctx);
+    g_clear_pointer(&p->reason, g_free);
+    p->complained_share = false;
+}
+
+bool qrnic_vmm_init(QrnicProcess *p, Error **errp)
+{
+    for (unsigned i = 0; i < PCI_ROM_SLOT; i++) {
+        const PCIIORegion *r = &p->pci->io_regions[i];
+
+        if (r->size > UINT32_MAX) {
+            error_setg(errp, "BAR %u is too large for vfio-user", i);
+            return false;
+        }
+        if (r->size) {
+            qrnic_window_init(&p->windows[i], OBJECT(p), r->memory);
+        }
+    }
+    p->unsent = bitmap_new(vectors(p));
+    p->pci->msi_trigger = trigger;
+    p->pci->msix_prepare_message = prepare_message;
+    return true;
+}
