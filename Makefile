@@ -16,7 +16,7 @@ TARGETS := help qemu modules provider guest demo shell watch manual check \
 	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-guest check-newest check-image \
 	check-experiments \
 	check-full check-debug \
-	bench experiments install install-guest deps clean distclean
+	bench experiments install install-guest image deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
 # The script's own line is the message, so make prints no directories.
@@ -42,6 +42,7 @@ help:
 	@echo "make deps            install the host packages that are needed"
 	@echo "make install         DESTDIR=... PREFIX=/usr/local/lib/qrnic: QEMU and its firmware"
 	@echo "make install-guest   DESTDIR=...: modules and provider, into a guest's root"
+	@echo "make image           an OCI image for containers without privileges"
 	@echo
 	@echo "make clean           remove the builds; make distclean: the whole cache, too"
 
@@ -100,6 +101,9 @@ install: qemu
 
 install-guest: modules provider
 	@tools/install guest
+
+image:
+	@tools/image
 
 clean:
 	@tools/clean

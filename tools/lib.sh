@@ -42,6 +42,14 @@ installed() { [ -d "$qrnic_prebuilt" ]; }
 # prebuilt NAME: prints the folder of a built part (qemu or image) of an installed tree. Fails if it is absent.
 prebuilt() { [ -d "$qrnic_prebuilt/$1" ] && printf '%s\n' "$qrnic_prebuilt/$1"; }
 
+# qrnic_version: prints the version of the source tree: the one of the hardware contract, and the commit if there is git.
+qrnic_version() {
+    local commit
+    commit=$(git -C "$QRNIC_ROOT" log -1 --format=+git%cd.%h --date=format:%Y%m%d 2>/dev/null) || commit=
+    sed -nE 's/^version: \{major: ([0-9]+), minor: ([0-9]+)\}$/\1.\2/p' "$QRNIC_ROOT/spec/qrnic-hw.yaml" | tr -d '\n'
+    printf '%s\n' "$commit"
+}
+
 # need_sources TEXT: ends the script in an installed tree. TEXT names the action that needs the source tree.
 need_sources() {
     ! installed || die "$1 needs the source tree of qrnic, which is not installed: clone the repository and run it there"

@@ -51,6 +51,7 @@ class Covered:
 QUIT = (" ... ", " -machine q35 -S -nodefaults -display none -monitor stdio ")
 ROOT_PORT = (" -device qrnic", " -device pcie-root-port,id=port1,chassis=1 -device qrnic")
 PARSED = "QEMU reads the options and stops at the monitor's prompt; guest job 42-hosts uses this network"
+IN_BOX = "the suite image runs the image's entry point in bubblewrap or by chroot; podman is not installed"
 
 TABLE = {
     # README.md and install.md
@@ -68,6 +69,15 @@ TABLE = {
     "make install DESTDIR=/tmp/stage": Run("boot", edit=(("/tmp/stage", '"$PWD/stage"'),), reason="the folder of the test"),
     "sysctl kernel.apparmor_restrict_unprivileged_userns=0": Covered(
         "docs/use/install.md", "# sysctl kernel.apparmor_restrict_unprivileged_userns=0", "for Ubuntu: Debian's kernel has no such setting"),
+    "tools/qrnic run -c 'ibv_devinfo | grep PORT_ACTIVE'": Run("boot"),
+    "tools/qrnic doctor": Run("boot"),
+    "tools/install tree /tmp/tree": Covered("tools/check-image", '"install", "tree"', "the suite image installs a tree and runs it"),
+    "make image": Covered("tools/check-image", 'clone("image"', "the suite image runs the tool behind it"),
+    "podman run --rm oci-archive:qrnic-image.tar demo": Covered("tools/check-image", 'box.run("demo"', IN_BOX),
+    "podman run --rm -it oci-archive:qrnic-image.tar shell": Covered("tools/check-image", "box.shell()", IN_BOX),
+    'podman run --rm --read-only -v "$PWD:/work:ro" oci-archive:qrnic-image.tar run job.sh': Covered("tools/check-image", 'box.run("run"', IN_BOX),
+    'podman run --rm -v "$PWD:/work:ro" oci-archive:qrnic-image.tar run --file ./program:/usr/bin/program job.sh':
+        Covered("tools/check-image", '"--file", "./program:/usr/bin/program"', IN_BOX),
     # guests.md
     "make shell": Run("boot", pty="exit"),
     "tools/guest -c 'ibv_devinfo -v | grep GID'": Run("boot"),
