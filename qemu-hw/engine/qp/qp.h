@@ -93,9 +93,9 @@ typedef struct QrnicOutput {
      */
     bool (*has_unsent)(const QrnicQp *qp);
     /*
-     * Returns the time in ns that all transmissions of a request together must
-     * last at least, because the output itself may need this time to deliver
-     * the response. NULL: the timer of the queue pair is used as it is.
+     * Returns the least time in ns of all transmissions of a request together,
+     * because the output itself may need this time to deliver the response.
+     * NULL: the timer of the queue pair is used as it is.
      */
     int64_t (*patience)(const QrnicQp *qp);
 } QrnicOutput;
