@@ -15,7 +15,7 @@ tool() {
     local name=$1 ready=$2 status=0 server number=$tests
     # shellcheck disable=SC2086  # commands and their arguments; tests is of tap.sh
     if [ "$GUEST" = 1 ]; then
-        timeout "$TRY_TIMEOUT" $inside bash -c "$3" >tool.log 2>&1 &
+        QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" $inside bash -c "$3" >tool.log 2>&1 &
         server=$!
         wait_until 20 $ready || status=98
         barrier "up-$number"
@@ -28,7 +28,7 @@ tool() {
         fi
     else
         barrier "up-$number"
-        timeout "$TRY_TIMEOUT" $inside bash -c "$4" >tool.log 2>&1 || status=$?
+        QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" $inside bash -c "$4" >tool.log 2>&1 || status=$?
         barrier "done-$number"
     fi
     [ $status = 0 ] || show tool.log

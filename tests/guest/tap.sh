@@ -12,9 +12,9 @@ read -r since_boot _ </proc/uptime
 [ "${TIME_FACTOR:-1}" -ge $((${since_boot%.*} / 8 + 1)) ] || TIME_FACTOR=$((${since_boot%.*} / 8 + 1))
 export TIME_FACTOR=${TIME_FACTOR:-1}
 TRY_TIMEOUT=$((120 * TIME_FACTOR))
-# ACK_TIMEOUT is the least ACK timeout of the programs of pair (QRNIC_ACK_TIMEOUT, qrnic(7)). Most programs set 14
-# (67 ms) and seven retries, and would fail if the host stopped one guest for half a second. With 19 they fail after 17
-# seconds. The runner sets 0 for jobs with --wire, because each packet that the wire loses would cost two seconds.
+# ACK_TIMEOUT is the least ACK timeout of the programs of pair and tool (QRNIC_ACK_TIMEOUT, qrnic(7)). Most programs set
+# 14 (67 ms) and seven retries, and would fail if the host stopped one guest for half a second. With 19 they fail after
+# 17 seconds. The runner sets 0 for jobs with --wire, because each packet that the wire loses would cost two seconds.
 ACK_TIMEOUT=${ACK_TIMEOUT:-19}
 
 # result STATUS NAME: prints the result of one test; STATUS 0 means success.

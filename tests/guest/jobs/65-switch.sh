@@ -21,7 +21,7 @@ flows() {
     for flow; do
         port=$((18600 + ${flow/-/}))
         if [ "$GUEST" = "${flow%-*}" ]; then
-            timeout "$TRY_TIMEOUT" $program -p $port >"flow$flow.log" 2>&1 &
+            QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" $program -p $port >"flow$flow.log" 2>&1 &
             processes+=($!)
             wait_for_port $port
         fi
@@ -30,7 +30,7 @@ flows() {
     for flow; do
         port=$((18600 + ${flow/-/}))
         if [ "$GUEST" = "${flow#*-}" ]; then
-            timeout "$TRY_TIMEOUT" $program -p $port "guest${flow%-*}" >"flow$flow.log" 2>&1 &
+            QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" $program -p $port "guest${flow%-*}" >"flow$flow.log" 2>&1 &
             processes+=($!)
         fi
     done
