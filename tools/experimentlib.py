@@ -8,6 +8,8 @@
   measure(run)     the figures, a list of rows, each a dict with the same keys; run is a Run
   draw(figure, rows)  draws them into a figure of matplotlib
   conclude(rows)   whether what it teaches holds, and one line that says it with figures
+  scenarios(short) optional: pairs of a text and a scenario, which measure(run) passes to run.scenarios(); shards run
+                   each of them alone
 
 and what that runs: a job for guests beside it, or a program of tests/unit.
 """
@@ -42,6 +44,7 @@ class Experiment:
     def __init__(self, name, module):
         self.name, self.asks, self.where = name, module.ASKS, module.WHERE
         self.measure, self.draw, self.conclude = module.measure, module.draw, module.conclude
+        self.scenarios = getattr(module, "scenarios", None)
 
 
 def names():
@@ -103,6 +106,7 @@ class Run:
 
     def __init__(self, short):
         self.short = short
+        self.recorded = None    # the rows of the scenarios that shards have executed
         self.start = time.monotonic()
         self.process = None
 
@@ -130,6 +134,12 @@ class Run:
             return simulatelib.simulate(scenario)
         except (simulatelib.Wrong, simulatelib.Failed) as error:
             raise Failed(f"{what}: {error}") from error
+
+    def scenarios(self, pairs):
+        """Returns the results of scenarios(short) of an experiment, in their order."""
+        if self.recorded is not None:
+            return [simulatelib.Result(rows, 0, 0) for rows in self.recorded]
+        return [self.scenario(what, scenario) for what, scenario in pairs]
 
     def _rows(self, words, place):
         """Runs a program. Lines that begin with "csv " are rows, and the first of them has the names; other lines

@@ -109,18 +109,25 @@ def row(source, milliseconds, step, flow, gbps, queue):
             "queue_kib": int(queue) >> 10}
 
 
+def step_of(short):
+    return 40 if short else 100
+
+
+def scenarios(short):
+    return [(f"{FLOWS} flows, one each {step_of(short)} ms", scenario(step_of(short))), ("two flows, and a burst beside one of them", burst())]
+
+
 def measure(run):
-    step = 40 if run.short else 100
-    result = run.scenario(f"{FLOWS} flows, one each {step} ms", scenario(step))
+    step = step_of(run.short)
+    result, after = run.scenarios(scenarios(run.short))
     width = step * 10**6 // 40
     depth = {queue["ns"]: queue["bytes"] for queue in result.rows["queue"]}
     rows = [row("simulated", rate["ns"] / 1e6, step, rate["flow"], rate["bytes"] * 8 / width, depth[rate["ns"]])
             for rate in result.rows["rate"] if rate["ns"]]
     run.say("the model of the paper")
     rows += model_rows(step / 1000, width / 1e9)
-    result = run.scenario("two flows, and a burst beside one of them", burst())
     return rows + [row("burst", rate["ns"] / 1e6, SEEN_MS, rate["flow"], rate["bytes"] * 8 / 500000, 0)
-                   for rate in result.rows["rate"] if rate["flow"] in (0, 1) and rate["ns"] > (BURST_MS - 5) * 10**6]
+                   for rate in after.rows["rate"] if rate["flow"] in (0, 1) and rate["ns"] > (BURST_MS - 5) * 10**6]
 
 
 def of(rows, source, flow):

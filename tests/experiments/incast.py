@@ -88,23 +88,35 @@ def ring_rows(result):
     return rows
 
 
+def points(short):
+    """Returns pairs of a number of senders and a mode."""
+    return [(senders, mode) for senders in ((2, 8, 32) if short else (2, 4, 8, 16, 32, 64, 128)) for mode in MODES]
+
+
+def milliseconds(short):
+    return 10 if short else 40
+
+
+def scenarios(short):
+    made = [(f"{senders} senders, {MODES[mode][0]}", incast(senders, mode, milliseconds(short))) for senders, mode in points(short)]
+    return [*made, ("a circle of switches with priority flow control", ring())]
+
+
 def measure(run):
-    rows, milliseconds = [], 10 if run.short else 40
-    until = milliseconds * 10**6
-    for senders in (2, 8, 32) if run.short else (2, 4, 8, 16, 32, 64, 128):
-        for mode, (name, _) in MODES.items():
-            result = run.scenario(f"{senders} senders, {name}", incast(senders, mode, milliseconds))
-            names = [flow["flow"] for flow in result.rows["flow"] if flow["flow"] != "victim"]
-            each = [gigabits(result, [flow], until / 2, until) for flow in names]
-            rows.append(row(view="senders", mode=mode, senders=senders, goodput_gbps=round(sum(each), 2),
-                            victim_gbps=round(gigabits(result, ["victim"], until / 2, until), 2), fairness=round(simulatelib.fairness(each), 3),
-                            queue_kib=max(port["deepest"] for port in result.rows["port"] if port["to"] == senders + 1) >> 10,
-                            dropped=result.total["dropped"], marked=result.total["marked"],
-                            pauses=sum(port["paused"] for port in result.rows["port"])))
-            if senders == 32:
-                rows += [row(view="queue", mode=mode, senders=senders, us=queue["ns"] // 1000, queue_kib=queue["bytes"] >> 10)
-                         for queue in result.rows["queue"] if queue["ns"] <= 10**7]
-    return rows + ring_rows(run.scenario("a circle of switches with priority flow control", ring()))
+    rows, until = [], milliseconds(run.short) * 10**6
+    *results, circle = run.scenarios(scenarios(run.short))
+    for (senders, mode), result in zip(points(run.short), results):
+        names = [flow["flow"] for flow in result.rows["flow"] if flow["flow"] != "victim"]
+        each = [gigabits(result, [flow], until / 2, until) for flow in names]
+        rows.append(row(view="senders", mode=mode, senders=senders, goodput_gbps=round(sum(each), 2),
+                        victim_gbps=round(gigabits(result, ["victim"], until / 2, until), 2), fairness=round(simulatelib.fairness(each), 3),
+                        queue_kib=max(port["deepest"] for port in result.rows["port"] if port["to"] == senders + 1) >> 10,
+                        dropped=result.total["dropped"], marked=result.total["marked"],
+                        pauses=sum(port["paused"] for port in result.rows["port"])))
+        if senders == 32:
+            rows += [row(view="queue", mode=mode, senders=senders, us=queue["ns"] // 1000, queue_kib=queue["bytes"] >> 10)
+                     for queue in result.rows["queue"] if queue["ns"] <= 10**7]
+    return rows + ring_rows(circle)
 
 
 def draw_senders(axes, rows, column, label):

@@ -20,10 +20,18 @@ def scenario(mode, milliseconds):
             "flows": flows, "until": f"{milliseconds} ms", "sample": "1 ms"}
 
 
+def until(short):
+    """Returns the milliseconds of each scenario."""
+    return 5 if short else 40
+
+
+def scenarios(short):
+    return [(name, scenario(mode, until(short))) for mode, name in MODES.items()]
+
+
 def measure(run):
-    rows, milliseconds = [], 5 if run.short else 40
-    for mode, name in MODES.items():
-        result = run.scenario(name, scenario(mode, milliseconds))
+    rows, milliseconds = [], until(run.short)
+    for mode, result in zip(MODES, run.scenarios(scenarios(run.short))):
         short = result.flow("short")
         bulk = sum(row["bytes"] for row in result.rows["rate"] if row["flow"] != "short") * 8 / milliseconds / 1e6
         rows.append({"mode": mode, "messages": short["messages"], "median_us": round(short["p50_ns"] / 1000, 2),

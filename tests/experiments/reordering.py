@@ -21,11 +21,20 @@ def scenario(paths, options, milliseconds):
             "until": f"{milliseconds} ms", "sample": "1 ms"}
 
 
+def until(short):
+    """Returns the milliseconds of each scenario."""
+    return 2 if short else 20
+
+
+def scenarios(short):
+    return [(f"{name}, {paths} paths", scenario(paths, options, until(short))) for paths in PATHS for name, _, options in MODES.values()]
+
+
 def measure(run):
-    rows, milliseconds = [], 2 if run.short else 20
+    rows, milliseconds, results = [], until(run.short), iter(run.scenarios(scenarios(run.short)))
     for paths in PATHS:
-        for mode, (name, _, options) in MODES.items():
-            result = run.scenario(f"{name}, {paths} paths", scenario(paths, options, milliseconds))
+        for mode in MODES:
+            result = next(results)
             done = sum(row["bytes"] for row in result.rows["rate"])
             rows.append({"paths": paths, "recovery": mode, "goodput_gbps": round(done * 8 / milliseconds / 1e6, 2),
                          "sent_again": result.rows["node"][0]["retransmissions"], "intact": result.flow("flow")["intact"]})

@@ -41,19 +41,31 @@ def repair_rows(fault, recovery, down_us, result):
                 timeouts=result.rows["node"][source]["timeouts"], lost=result.total["lost"]) for flow, (source, _) in FLOWS.items()]
 
 
+def durations(short):
+    first, last, step = DURATIONS_US
+    return range(first, last, step * (5 if short else 1))
+
+
+def scenarios(short):
+    made = []
+    for name, _, options in RECOVERIES.values():
+        made += [(f"{what}, {name}", scenario(fault, options, DOWN_US[fault])) for fault, what in FAULTS.items()]
+        made += [(f"{down_us} us, {name}", scenario("link", options, down_us)) for down_us in durations(short)]
+    return made
+
+
 def measure(run):
     """Returns rows. View rate: over time. View repair: from the end of the fault to the next completion."""
-    rows = []
-    for recovery, (name, _, options) in RECOVERIES.items():
-        for fault, what in FAULTS.items():
-            result = run.scenario(f"{what}, {name}", scenario(fault, options, DOWN_US[fault]))
+    rows, results = [], iter(run.scenarios(scenarios(run.short)))
+    for recovery in RECOVERIES:
+        for fault in FAULTS:
+            result = next(results)
             rows += [row("rate", fault, recovery, DOWN_US[fault], result, flow="write", us=rate["ns"] // 1000,
                          gbps=round(rate["bytes"] * 8 / SAMPLE_US / 1000, 2))
                      for rate in result.rows["rate"] if rate["flow"] == "write" and rate["ns"]]
             rows += repair_rows(fault, recovery, DOWN_US[fault], result)
-        first, last, step = DURATIONS_US
-        for down_us in range(first, last, step * (5 if run.short else 1)):
-            rows += repair_rows("link", recovery, down_us, run.scenario(f"{down_us} us, {name}", scenario("link", options, down_us)))
+        for down_us in durations(run.short):
+            rows += repair_rows("link", recovery, down_us, next(results))
     return rows
 
 

@@ -174,6 +174,16 @@ TABLE = {
     "tools/guest --guests 2 --wire loss=1,seed=7 --nic qrnic:link=dgram,link-retransmission=on pair.sh": Run("boot"),
     "tools/guest -c dynamic": Run("boot"),
     "tools/simulate tests/scenarios/incast.yaml": Run("qtest", needs="matplotlib"),
+    # hosts.md
+    "tools/deps sweeps": Covered("tools/check-sweeps", '"plots", "sweeps"', "the suite sweeps runs it"),
+    "parallel tools/simulate --out sweep --seeds 1-4 --shard {}/2 tests/scenarios/named-packets.yaml ::: 1 2": Run("qtest", needs="parallel"),
+    "tools/simulate --out sweep --merge": Run("qtest", needs="parallel"),
+    "sbatch --wait --array=1-2 sweep.sbatch --out array --seeds 1-4 tests/scenarios/named-packets.yaml":
+        Covered("tools/check-sweeps", '["bash", "sweep.sbatch"', "the suite sweeps runs the script with the variables of Slurm"),
+    "tools/simulate --out array --merge": Covered("tools/check-sweeps", 'self.simulate(out, "--merge"', "the suite sweeps runs it",
+                                                  shown=("figures and pictures: array",)),
+    "parallel tools/experiments --out figures --shard {}/4 ::: 1 2 3 4": Covered("tools/check-sweeps", 'self.in_parallel("experiments"', "the suite sweeps runs it"),
+    "tools/experiments --out figures --merge": Covered("tools/check-sweeps", '"experiments", "--out", parts, "--merge"', "the suite sweeps runs it"),
     # measure.md
     "make bench": Covered("tests/guest/bench_test.py", 'OPTIONS = ["--no-build"', "25 minutes; topic 81-bench runs tools/bench without guests"),
     "tools/bench --rounds 1 --scope within --metric write --no-boot": Run("boot"),
