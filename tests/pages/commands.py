@@ -175,6 +175,13 @@ TABLE = {
     "tools/guest -c dynamic": Run("boot"),
     "tools/simulate tests/scenarios/incast.yaml": Run("qtest", needs="matplotlib"),
     # hosts.md
+    "tools/host-wire add --owner libvirt-qemu --peer 192.0.2.2 --peer 192.0.2.3":
+        Covered("tests/guest/launcher_test.py", "host-wire add --owner daemon --peer 192.0.2.2 --peer 192.0.2.3", "topic 80-launcher runs it in a namespace",
+                shown=("host-wire: tap qrnic# is joined with # #; the guests need at most MTU #",)),
+    "tools/host-wire remove": Covered("tests/guest/launcher_test.py", '"host-wire remove"', "topic 80-launcher runs it in a namespace",
+                                      shown=("host-wire: removed the wire qrnic#",)),
+    "tools/guest --guests 2 --nic qrnic:vxlan examples/two-guests.sh hello_verbs":
+        Covered("tests/guest/jobs/44-vxlan.sh", "--guests 2 --nic qrnic:vxlan", "the job uses this network", shown=('guest#: in my memory: "Hello, verbs! This came by RDMA write."',)),
     "tools/deps sweeps": Covered("tools/check-sweeps", '"plots", "sweeps"', "the suite sweeps runs it"),
     "parallel tools/simulate --out sweep --seeds 1-4 --shard {}/2 tests/scenarios/named-packets.yaml ::: 1 2": Run("qtest", needs="parallel"),
     "tools/simulate --out sweep --merge": Run("qtest", needs="parallel"),

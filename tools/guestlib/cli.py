@@ -39,7 +39,8 @@ EPILOG = """\
         hub (all cards of one guest joined; default with one guest),
         user[=OPTIONS] (libslirp), hosts (two guests, each behind libslirp on its own
         host, which is a network namespace; root only; needs icrc=transport),
-        tap=IFNAME, none (no backend, link down)
+        vxlan (two guests, each with a tap on a bridge of its own host, and a VXLAN of the
+        kernel between these hosts; root only), tap=IFNAME, none (no backend, link down)
   KEY   mtu=N, ip=auto|dhcp|none, guest=N (only that guest has it);
         port.PROPERTY=VALUE is for the root port above the device, any other is a
         property of the device

@@ -61,7 +61,7 @@ class Run:
             options.pcap = os.path.abspath(options.pcap)
             os.makedirs(options.pcap, exist_ok=True)
         # These come last, because only a complete run is cleaned up.
-        self.hosts = Hosts() if any(nic.net == "hosts" for nic in self.nics) else None
+        self.hosts = Hosts(self.nics) if any(nic.net in ("hosts", "vxlan") for nic in self.nics) else None
         self.scratch = scratch_directory()
         self.guests = []
         self.switches = {}

@@ -13,7 +13,7 @@ from .errors import EXIT_USAGE, LaunchError
 from .wire import FaultyWire
 
 KINDS = ("qrnic", "virtio", "rxe")
-NETS = ("link", "hub", "user", "hosts", "none", "tap")
+NETS = ("link", "hub", "user", "hosts", "vxlan", "none", "tap")
 OWN_KEYS = ("mtu", "ip", "guest")
 SOCKETS = {"dgram": socket.SOCK_DGRAM, "stream": socket.SOCK_STREAM}
 WIRES = (*SOCKETS, "cable")
@@ -61,7 +61,7 @@ class Nic:
                 self.net = "hub"
         if faults and (self.net, self.net_arg, guests) != ("link", "dgram", 2):
             raise LaunchError(f"--nic {spec}: --wire is for link=dgram between two guests", EXIT_USAGE)
-        if self.net == "hosts" and guests != 2:
+        if self.net in ("hosts", "vxlan") and guests != 2:
             raise LaunchError(f"--nic {spec}: there are two hosts, for two guests", EXIT_USAGE)
         own = {"mtu": str(mtu), "ip": "", "guest": ""}
         self._wire = ()
@@ -80,6 +80,8 @@ class Nic:
         if not re.fullmatch(r"[0-9]+", own["mtu"]) or not 68 <= int(own["mtu"]) <= 65535:
             raise LaunchError(f"--nic {spec}: mtu must be a number from 68 to 65535", EXIT_USAGE)
         self.mtu = int(own["mtu"])
+        if self.net == "vxlan" and self.mtu > hosts.MTU_MAX:
+            raise LaunchError(f"--nic {spec}: mtu must be at most {hosts.MTU_MAX}, because a VXLAN adds {hosts.VXLAN_HEADERS} bytes", EXIT_USAGE)
         self.ip = own["ip"] or {"user": "dhcp", "hosts": "none", "none": "none"}.get(self.net, "auto")
         self.only_guest = int(own["guest"]) if own["guest"] else 0
 
@@ -206,6 +208,8 @@ class Nic:
             text = f"hubport,id={name},hubid=0"
         elif self.net == "tap":
             text = f"tap,id={name},ifname={self.net_arg},script=no,downscript=no"
+        elif self.net == "vxlan":
+            text = f"tap,id={name},ifname={hosts.tap_name(self.index)},script=no,downscript=no"
         elif self.net == "hosts":
             text = f"user,id={name},{hosts.user_options(guest)}"
         else:
