@@ -320,42 +320,6 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
                                                              "--allow-guest-error", "register-access"], {})
         self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)
 
-    def host_wire(self):
-        """Runs tools/host-wire in network namespaces: its interfaces, and one line for each mistake."""
-        tool = os.path.join(os.path.dirname(self.guest), "host-wire")
-        net = ("ip link add name cc type veth peer name dd; ip address add 192.0.2.1/24 dev cc; ip link set dev cc up; "
-               "ip link set dev dd up; ")
-        add = "host-wire add --owner daemon --peer 192.0.2.2 --peer 192.0.2.3"
-        rest = "; ip -brief link show type bridge; ip -brief link show type vxlan; ip -brief link show type tun"
-        missing = subprocess.run(["unshare", "--net", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode
-
-        def case(name, script, status, said):
-            """Runs a script in a namespace; the texts must be in the output, those with ! must not."""
-            if missing:
-                self.report.result(True, f"launcher: host-wire {name}", " # SKIP the host permits no network namespace")
-                return
-            script = script.replace("host-wire ", f"{shlex.quote(tool)} ")
-            done = subprocess.run(["unshare", "--net", "bash", "-c", f"{net}{script}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, errors="replace", check=False, timeout=100, env=self.env)
-            good = done.returncode == status and all((text.removeprefix("!") in done.stdout) != text.startswith("!") for text in said)
-            self.report.result(good, f"launcher: host-wire {name}", details=[f"exit status {done.returncode}", *done.stdout.splitlines()[-8:]])
-
-        remove = "host-wire remove"
-        case("makes a wire to two hosts", f"{add} && bridge fdb show dev qrnic0-vx && ip link show master qrnic0-br", 0,
-             ("the guests need at most MTU 1450", "dst 192.0.2.2 ", "dst 192.0.2.3 ", "qrnic0: ", "qrnic0-vx: "))
-        case("removes a wire", f"{add} && {remove}{rest}", 0, ("removed the wire qrnic0", "!qrnic0-br", "!qrnic0-vx"))
-        case("uses an interface of the host", "ip address flush dev cc; host-wire add --name w --uplink cc && ip link show master w-br", 0,
-             ("cc@dd", "w: "))
-        case("keeps an address of the host", "host-wire add --uplink cc", 1, ("the interface has an address",))
-        case("has no wire to remove", remove, 1, ("there is no wire qrnic0",))
-        case("does not replace a wire", f"{add}; {add}", 1, ("the interface qrnic0 exists",))
-        case("does not exceed the MTU of the path", f"{add} --mtu 1451", 1, ("the path permits 1450",))
-        case("needs a route", "host-wire add --peer 198.51.100.1", 1, ("there is no route to 198.51.100.1",))
-        case("needs another host", "host-wire add --peer 192.0.2.1", 1, ("is an address of this host",))
-        case("needs a number", f"{add} --id 16777216", 1, ("--id 16777216: use a number",))
-        case("removes its interfaces after a failure", f"ip link add name vx77 type vxlan id 77 dstport 4789 dev cc; {add}{rest}", 0,
-             ("host-wire: ip link add name qrnic0-vx", "!qrnic0-br", "vx77"))
-
     def broken(self):
         """Reports features of the host that are missing: namespaces, a tap device, a time stamp counter."""
         from guestlib import host  # pylint: disable=import-outside-toplevel
@@ -892,7 +856,7 @@ def run(root, report, stopped):
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
-                      tests.host_wire, tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
+                      tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
                       tests.switch, tests.pinned, tests.interrupted,
                       tests.interrupted_checks, tests.progress, tests.stalls, tests.packages):
             if not stopped():

@@ -176,12 +176,20 @@ TABLE = {
     "tools/simulate tests/scenarios/incast.yaml": Run("qtest", needs="matplotlib"),
     # hosts.md
     "tools/host-wire add --owner libvirt-qemu --peer 192.0.2.2 --peer 192.0.2.3":
-        Covered("tests/guest/launcher_test.py", "host-wire add --owner daemon --peer 192.0.2.2 --peer 192.0.2.3", "topic 80-launcher runs it in a namespace",
+        Covered("tests/guest/hosts_test.py", "host-wire add --owner daemon --peer 192.0.2.2 --peer 192.0.2.3", "topic 84-hosts runs it in a namespace",
                 shown=("host-wire: tap qrnic# is joined with # #; the guests need at most MTU #",)),
-    "tools/host-wire remove": Covered("tests/guest/launcher_test.py", '"host-wire remove"', "topic 80-launcher runs it in a namespace",
+    "tools/host-wire remove": Covered("tests/guest/hosts_test.py", '"host-wire remove"', "topic 84-hosts runs it in a namespace",
                                       shown=("host-wire: removed the wire qrnic#",)),
     "tools/guest --guests 2 --nic qrnic:vxlan examples/two-guests.sh hello_verbs":
         Covered("tests/guest/jobs/44-vxlan.sh", "--guests 2 --nic qrnic:vxlan", "the job uses this network", shown=('guest#: in my memory: "Hello, verbs! This came by RDMA write."',)),
+    "virt-xml-validate examples/hosts/libvirt.xml domain": Run("quick", needs="virt-xml-validate"),
+    "virt-xml-validate examples/hosts/libvirt-process.xml domain": Run("quick", needs="virt-xml-validate"),
+    "virsh -c qemu:///system create examples/hosts/libvirt.xml":
+        Covered("tests/guest/hosts_test.py", '"libvirt.xml"', "topic 84-hosts checks the domain; a run needs libvirtd, and was made by hand"),
+    "virsh -c qemu+ssh://root@host2/system create guest2.xml":
+        Covered("tests/guest/hosts_test.py", '"libvirt.xml"', "topic 84-hosts checks the domain; a run needs two hosts, and was made by hand"),
+    "kubectl apply -f examples/hosts/kubernetes.yaml":
+        Covered("tests/guest/hosts_test.py", '"kubernetes.yaml"', "topic 84-hosts runs the scripts of the manifest; a run needs a cluster"),
     "tools/deps sweeps": Covered("tools/check-sweeps", '"plots", "sweeps"', "the suite sweeps runs it"),
     "parallel tools/simulate --out sweep --seeds 1-4 --shard {}/2 tests/scenarios/named-packets.yaml ::: 1 2": Run("qtest", needs="parallel"),
     "tools/simulate --out sweep --merge": Run("qtest", needs="parallel"),
