@@ -370,7 +370,8 @@ static void offer(QrnicCable *c, const QrnicCableMessage *hello)
     int fd;
 
     /*
-     * From now on descriptors are rejected, because this end sends the memory.
+     * The reader rejects the peer's descriptors after this call, because this
+     * end sends the memory.
      */
     qrnic_reader_refuse_descriptors(c->reader);
     /*

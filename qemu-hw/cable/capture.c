@@ -26,11 +26,11 @@
 #define BLOCK_PACKET 6u
 #define ORDER 0x1a2b3c4du
 #define LINK_ETHERNET 1
-#define OPTION_NAME 2           /* of an interface */
-#define OPTION_FLAGS 2          /* of a packet */
+#define OPTION_NAME 2           /* option of an interface block */
+#define OPTION_FLAGS 2          /* option of a packet block */
 #define FLAG_INBOUND 1u
 #define FLAG_OUTBOUND 2u
-#define OPTION_DROPPED 5        /* of statistics */
+#define OPTION_DROPPED 5        /* option of a statistics block */
 #define NAME_MAX_BYTES 64
 
 /* Maximum of bytes in the queue */

@@ -171,8 +171,8 @@ bool qrnic_link_replay_heard(QrnicLinkReplay *r, uint32_t ack, uint64_t map,
         reached = MAX(reached, arrived(r, ack + 1 + ctz64(map), news));
     }
     /*
-     * Otherwise all unacknowledged frames were sent after the acknowledged
-     * ones.
+     * Without disorder, all unacknowledged frames were sent after the
+     * acknowledged ones, so none of them is lost.
      */
     if (disordered) {
         find_lost(r, reached);

@@ -33,14 +33,18 @@
 
 #define ADDRESS_BYTES 6
 
+/* Counters of a port, in frames unless the name has another unit */
 typedef struct Counters {
+    /* received from and sent to this port */
     uint64_t in, in_bytes, out, out_bytes;
-    uint64_t flooded;           /* from here, sent to all other ports */
-    uint64_t own;               /* from here, for a station at this port */
-    uint64_t too_long;          /* from here, longer than supported */
-    uint64_t contested;         /* from here, with an address of another port */
-    uint64_t waits;             /* frames from here that waited */
-    uint64_t full;              /* for here, dropped because full */
+    /* received from this port */
+    uint64_t flooded;           /* and sent to all other ports */
+    uint64_t own;               /* for this hop or this port, so dropped */
+    uint64_t too_long;          /* longer than supported, so dropped */
+    uint64_t contested;         /* source address belongs to another port */
+    uint64_t waits;             /* had to wait for room at another port */
+    /* for this port, dropped because its queue was full */
+    uint64_t full;
     uint64_t links;             /* number of connections */
 } Counters;
 

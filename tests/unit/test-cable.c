@@ -258,7 +258,7 @@ static void test_shapes(void)
     }
 }
 
-/* Two threads sleep whenever they may, and no event is lost. */
+/* Tests that no event is lost if two threads sleep whenever they may. */
 #define STRESS 200000
 
 typedef struct Stress {

@@ -133,7 +133,10 @@ static void settle(Rig *r)
     }
 }
 
-/* Advances the time to the next deadline, but not beyond this time. */
+/*
+ * Runs the link at the next deadline. If that is later than until, only sets
+ * the time to until and returns false.
+ */
 static bool step(Rig *r, int64_t until)
 {
     settle(r);
@@ -531,8 +534,8 @@ static void test_greeting_waits_for_a_busy_wire(void)
 }
 
 /*
- * Tests a wire that is busy with a HELLO, of which the port above has no
- * knowledge.
+ * Tests a frame of the port that is put while the wire is busy after a HELLO of
+ * the link. The link sends the frame as soon as the wire is ready.
  */
 static void test_greeting_frame_behind_a_busy_hello(void)
 {
