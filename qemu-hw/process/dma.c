@@ -18,6 +18,12 @@
 #include "trace.h"
 #include "process/process.h"
 
+/*
+ * Address of a BAR in its window. At address 0, QEMU would replace the window
+ * by the BAR, which is at the address that the VMM has given to it.
+ */
+#define WINDOW_BASE 4096
+
 #define TYPE_QRNIC_DMA_REGION "qrnic-dma-region"
 OBJECT_DECLARE_SIMPLE_TYPE(QrnicDmaRegion, QRNIC_DMA_REGION)
 
@@ -109,14 +115,18 @@ void qrnic_dma_remove(QrnicDma *dma, const vfu_dma_info_t *info)
 
 void qrnic_window_init(QrnicWindow *w, Object *owner, MemoryRegion *bar)
 {
-    memory_region_init_alias(&w->alias, owner, "qrnic-window", bar, 0,
-                             memory_region_size(bar));
-    address_space_init(&w->as, &w->alias, "qrnic-window");
+    uint64_t size = memory_region_size(bar);
+
+    memory_region_init_alias(&w->alias, owner, "qrnic-bar", bar, 0, size);
+    memory_region_init(&w->root, owner, "qrnic-window", WINDOW_BASE + size);
+    memory_region_add_subregion(&w->root, WINDOW_BASE, &w->alias);
+    address_space_init(&w->as, &w->root, "qrnic-window");
 }
 
 bool qrnic_window_access(QrnicWindow *w, uint64_t offset, void *buf, size_t len,
                          bool is_write)
 {
-    return address_space_rw(&w->as, offset, MEMTXATTRS_UNSPECIFIED, buf, len,
-                            is_write) == MEMTX_OK;
+    return address_space_rw(&w->as, WINDOW_BASE + offset,
+                            MEMTXATTRS_UNSPECIFIED, buf, len, is_write) ==
+           MEMTX_OK;
 }

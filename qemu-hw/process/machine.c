@@ -58,6 +58,19 @@ static const PCIIOMMUOps iommu_ops = {
     .get_address_space = dma_space,
 };
 
+/*
+ * The bus has one INTx line without effect, because qrnic has only MSI-X. QEMU
+ * requires the line when the guest sets or clears PCI_COMMAND_INTX_DISABLE.
+ */
+static int map_irq(PCIDevice *pci, int pin)
+{
+    return 0;
+}
+
+static void set_irq(void *opaque, int irq, int level)
+{
+}
+
 static void count_device(PCIBus *bus, PCIDevice *pci, void *opaque)
 {
     unsigned *count = opaque;
@@ -105,6 +118,8 @@ static void machine_init(MachineState *machine)
     object_property_add_child(OBJECT(p), "pcihost", OBJECT(host));
     sysbus_realize_and_unref(SYS_BUS_DEVICE(host), &error_fatal);
     pci_setup_iommu(p->bus, &iommu_ops, p);
+    pci_bus_irqs(p->bus, set_irq, p, 1);
+    pci_bus_map_irqs(p->bus, map_irq);
     /* msix_init() fails without it. */
     msi_nonbroken = true;
 

@@ -34,7 +34,7 @@ typedef struct QrnicDma {
 /* A BAR as an address space, because the BAR itself may be unmapped */
 typedef struct QrnicWindow {
     AddressSpace as;
-    MemoryRegion alias;
+    MemoryRegion root, alias;
 } QrnicWindow;
 
 struct QrnicProcess {
