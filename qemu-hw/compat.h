@@ -1,7 +1,7 @@
 /*
  * qrnic: differences between QEMU 10.0 and later versions
  *
- * device/ and cable/ use the names of this file, so that the same sources
+ * device/, cable/ and process/ use the names of this file, so that the same sources
  * compile with all supported versions.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -10,18 +10,29 @@
 #ifndef QRNIC_COMPAT_H
 #define QRNIC_COMPAT_H
 
-/* QEMU 11 moved these headers to hw/core. */
-#if QEMU_VERSION_MAJOR >= 11
+/*
+ * Series of this QEMU as major * 100 + minor. A development version (micro
+ * version from 50 on) has the API of the next series, for example 11.0.92
+ * that of 11.1.
+ */
+#define QRNIC_QEMU_SERIES \
+    (QEMU_VERSION_MAJOR * 100 + QEMU_VERSION_MINOR + (QEMU_VERSION_MICRO >= 50))
+
+/* QEMU 11.0 moved these headers to hw/core. */
+#if __has_include("hw/core/qdev-properties.h")
+#include "hw/core/boards.h"
 #include "hw/core/qdev-properties.h"
 #include "hw/core/resettable.h"
+#include "hw/core/sysbus.h"
 #else
+#include "hw/boards.h"
 #include "hw/qdev-properties.h"
 #include "hw/resettable.h"
+#include "hw/sysbus.h"
 #endif
 
 /* Class data and lists of interfaces became const in QEMU 10.1. */
-#if QEMU_VERSION_MAJOR > 10 || \
-    (QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR >= 1)
+#if QRNIC_QEMU_SERIES >= 1001
 typedef const void QrnicClassData;
 typedef const InterfaceInfo QrnicInterfaceInfo;
 #else
@@ -30,13 +41,31 @@ typedef InterfaceInfo QrnicInterfaceInfo;
 #endif
 
 /* QEMU 10.1 added a second handler, which may report a failure. */
-#if QEMU_VERSION_MAJOR > 10 || \
-    (QEMU_VERSION_MAJOR == 10 && QEMU_VERSION_MINOR >= 1)
+#if QRNIC_QEMU_SERIES >= 1001
 #define qrnic_add_vm_change_state_handler(dev, handler, opaque) \
     qdev_add_vm_change_state_handler(dev, handler, NULL, opaque)
 #else
 #define qrnic_add_vm_change_state_handler(dev, handler, opaque) \
     qdev_add_vm_change_state_handler(dev, handler, opaque)
+#endif
+
+/*
+ * QEMU 11.1 replaced the handler can_be_deleted() by prepare_delete(), which
+ * reports its reason. QRNIC_DEFINE_PREPARE_DELETE() follows the definition of
+ * such a handler, and qrnic_set_prepare_delete() sets it.
+ */
+#if QRNIC_QEMU_SERIES >= 1101
+#define QRNIC_DEFINE_PREPARE_DELETE(handler)
+#define qrnic_set_prepare_delete(uc, handler) \
+    ((uc)->prepare_delete = (handler))
+#else
+#define QRNIC_DEFINE_PREPARE_DELETE(handler) \
+    static bool handler##_without_reason(UserCreatable *uc) \
+    { \
+        return handler(uc, NULL); \
+    }
+#define qrnic_set_prepare_delete(uc, handler) \
+    ((uc)->can_be_deleted = handler##_without_reason)
 #endif
 
 #endif

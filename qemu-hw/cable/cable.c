@@ -916,10 +916,15 @@ static void cable_complete(UserCreatable *uc, Error **errp)
     }
 }
 
-static bool cable_can_be_deleted(UserCreatable *uc)
+static bool cable_prepare_delete(UserCreatable *uc, Error **errp)
 {
-    return !QRNIC_CABLE(uc)->client;
+    if (QRNIC_CABLE(uc)->client) {
+        error_setg(errp, "qrnic-cable: an adapter uses this cable");
+        return false;
+    }
+    return true;
 }
+QRNIC_DEFINE_PREPARE_DELETE(cable_prepare_delete)
 
 /*
  * Returns false with an error after the object is complete, because its
@@ -1041,7 +1046,7 @@ static void qrnic_cable_class_init(ObjectClass *klass, QrnicClassData *data)
     UserCreatableClass *uc = USER_CREATABLE_CLASS(klass);
 
     uc->complete = cable_complete;
-    uc->can_be_deleted = cable_can_be_deleted;
+    qrnic_set_prepare_delete(uc, cable_prepare_delete);
     object_class_property_add_str(klass, "path", path_get, path_set);
     object_class_property_set_description(klass, "path",
         "Path of the socket, the same for both ends");

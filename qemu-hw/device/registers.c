@@ -294,9 +294,10 @@ bool qrnic_mmio_init(QrnicDevice *d, Error **errp)
 
     if (d->config.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
         /* The memory is not migrated, because the device cannot be migrated. */
-        if (!memory_region_init_ram_nomigrate(&d->bar_memory, OBJECT(d),
-                                              "qrnic-memory",
-                                              d->config.device_memory, errp)) {
+        if (!memory_region_init_ram_flags_nomigrate(&d->bar_memory, OBJECT(d),
+                                                    "qrnic-memory",
+                                                    d->config.device_memory, 0,
+                                                    errp)) {
             return false;
         }
         pci_register_bar(pci, QRNIC_BAR_MEMORY, prefetchable, &d->bar_memory);

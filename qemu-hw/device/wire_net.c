@@ -10,7 +10,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "block/aio.h"
 #include "qemu/main-loop.h"
 #include "trace.h"
 #include "device/faces.h"

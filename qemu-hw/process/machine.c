@@ -16,7 +16,6 @@
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pci_host.h"
 #include "hw/pci/pcie_host.h"
-#include "hw/sysbus.h"
 #include "system/system.h"
 #include "compat.h"
 #include "process/process.h"

@@ -13,8 +13,8 @@
 #ifndef QRNIC_PROCESS_H
 #define QRNIC_PROCESS_H
 
-#include "hw/boards.h"
 #include "hw/pci/pci_device.h"
+#include "compat.h"
 #include "libvfio-user.h"
 
 #define TYPE_QRNIC_PROCESS MACHINE_TYPE_NAME("qrnic-process")
