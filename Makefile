@@ -35,7 +35,7 @@ help:
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
 	@echo "make experiments     figures and pictures of the experiments; OUT=DIR, ONLY=\"NAME ...\""
 	@echo
-	@echo "make qemu            build QEMU with the device (QEMU_VERSION=10.0, 10.1 or 10.2)"
+	@echo "make qemu            build QEMU with the device (QEMU_VERSION=10.0 or later, or newest)"
 	@echo "make modules         build the kernel modules for the guest"
 	@echo "make provider        build the rdma-core provider for the guest"
 	@echo "make guest           make the guest's images"

@@ -7,11 +7,18 @@
 guest_dir=$QRNIC_CACHE/guest
 build_root=$guest_dir/build
 run_root=$guest_dir/run
-# QRNIC_LINUX (for example 7.2) is the series of another kernel than the suite's. The modules and the image of that
-# kernel have folders of their own.
+# QRNIC_LINUX (for example 7.2) is the series of another kernel than the suite's, or "newest". The modules and the image
+# of that kernel have folders of their own.
 QRNIC_LINUX=${QRNIC_LINUX:-}
+qrnic_oldest_linux=6.12
 case $QRNIC_LINUX in
-    *[!0-9.]*) die "QRNIC_LINUX=$QRNIC_LINUX is not a number like 7.2" ;;
+    newest)
+        ! installed || need_sources "another kernel (QRNIC_LINUX)"
+        QRNIC_LINUX=$("$QRNIC_ROOT/tools/guest-root" --print newest) || exit 1
+        export QRNIC_LINUX ;;
+    *[!0-9.]*) die "QRNIC_LINUX=$QRNIC_LINUX is not a number like 7.2, and not newest" ;;
+    ?*) version_at_least "$QRNIC_LINUX" "$qrnic_oldest_linux" ||
+            die "Linux $QRNIC_LINUX is not supported: the driver uses functions that Linux $qrnic_oldest_linux has (QRNIC_LINUX=newest)" ;;
 esac
 guest_image=$guest_dir/image${QRNIC_LINUX:+-$QRNIC_LINUX}
 if installed; then

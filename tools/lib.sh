@@ -239,3 +239,68 @@ apt_private() {
     fi
     touch "$dir/fresh"
 }
+
+# --- versions -------------------------------------------------------------------------
+
+# version_at_least VERSION MINIMUM: succeeds if the version is the minimum or newer.
+version_at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# warn_untested NAME VERSION TESTED: warns if the version belongs to a newer series than the newest tested series.
+warn_untested() {
+    local series
+    series=$(grep -oE '^[0-9]+\.[0-9]+' <<<"$2") || series=$2
+    version_at_least "$3" "$series" ||
+        warn "$1 $2 is newer than $3, the newest series that qrnic was tested with; it is tried"
+}
+
+# archive_query COMMAND SUITE...: executes the command once for each suite, with the array APT_PRIVATE for the suite.
+# Prints the lines of the command with the name of the suite behind each. A suite that the archive lacks is skipped with
+# a warning. Every archive has the first suite, so without it the network or the mirror has failed. Then the status is
+# 1, and stderr has the reason in one line.
+archive_query() {
+    local command=$1 first=$2 suite error lines
+    shift
+    for suite; do
+        error=$QRNIC_CACHE/tmp/$qrnic_name-$BASHPID.error
+        mkdir -p "${error%/*}"
+        if lines=$({ apt_private "$suite" && "$command"; } 2>"$error"); then
+            rm -f "$error"
+            [ -z "$lines" ] || printf '%s\n' "${lines//$'\n'/ $suite$'\n'} $suite"
+            continue
+        fi
+        lines=$(head -n 1 "$error")
+        rm -f "$error"
+        if [ "$suite" = "$first" ]; then
+            printf '%s\n' "$lines" >&2
+            return 1
+        fi
+        warn "the suite $suite is skipped: ${lines#"$qrnic_name: "}"
+    done
+}
+
+# archive_sources PACKAGE SUITE...: prints "UPSTREAM DEBIAN SUITE" for each version of a source package, the newest
+# first. UPSTREAM is the upstream part of the Debian version: 1:10.0.13+ds-0+deb13u1 has 10.0.13.
+archive_sources() {
+    local qrnic_package=$1 found
+    shift
+    found=$(archive_query qrnic_list_sources "$@") || return
+    awk '{ upstream = $1; sub(/^[0-9]+:/, "", upstream); sub(/[-+~].*/, "", upstream); print upstream, $0 }' <<<"$found" |
+        awk 'NF == 3' | sort -s -k1,1Vr | awk '!seen[$1, $2]++'
+}
+# A suite without the package is no error.
+qrnic_list_sources() {
+    { apt-cache "${APT_PRIVATE[@]}" showsrc "$qrnic_package" 2>/dev/null || true; } | awk '/^Version:/ { print $2 }' | sort -u
+}
+
+# newest_choice NAME [VALUE]: stores the version that "newest" stands for, or prints the stored version. Without VALUE
+# the status is 1 if no version is stored. If the stored version is older than a day, it is printed and the status is 2.
+newest_choice() {
+    local file=$QRNIC_SRC/newest-$1
+    if [ $# = 2 ]; then
+        printf '%s\n' "$2" >"$file.new" && mv "$file.new" "$file"
+        return
+    fi
+    [ -s "$file" ] || return 1
+    cat "$file"
+    [ -n "$(find "$file" -mtime -1)" ] || return 2
+}

@@ -55,7 +55,7 @@ host_switch [CARD] (the counters of qrnic-switch), host_device kill|stop|continu
 
 Environment: QRNIC_QEMU   the private QEMU to use, also by device processes
              QRNIC_SWITCH the qrnic-switch to use (default: the one beside QEMU)
-             QRNIC_LINUX  boot another kernel of Debian's (7.2): see tools/guest-root --help
+             QRNIC_LINUX  boot another kernel of Debian's (7.2, newest): see tools/guest-root --help
 """
 
 

@@ -149,7 +149,7 @@ class Image:
     """The files that a guest boots from."""
 
     def __init__(self, kernel=None):
-        other = os.environ.get("QRNIC_LINUX")
+        other = self.series()
         self.directory = os.path.join(cache_dir(), "guest", f"image-{other}" if other else "image")
         if installed():
             if other:
@@ -159,6 +159,19 @@ class Image:
         self.base = os.path.join(self.directory, "base.cpio")
         self.overlay = os.path.join(self.directory, "overlay.cpio")
         self.root = os.path.join(self.directory, "root.erofs")
+
+    @staticmethod
+    def series():
+        """Returns the series of QRNIC_LINUX, or "". "newest" is replaced by its series, also for the tools that are
+        executed later.
+        """
+        series = os.environ.get("QRNIC_LINUX", "")
+        if series == "newest" and not installed():
+            done = subprocess.run([os.path.join(TOOLS, "guest-root"), "--print", "newest"], stdout=subprocess.PIPE, text=True, check=False)
+            if done.returncode:
+                raise LaunchError("no newest kernel could be found (see above)")
+            series = os.environ["QRNIC_LINUX"] = done.stdout.strip()
+        return series
 
     def refresh(self):
         if installed():
