@@ -41,7 +41,7 @@ static void unmask_all(QrnicProcess *p)
 
 static void reset_device(QrnicProcess *p)
 {
-    device_cold_reset(DEVICE(p->pci));
+    pci_device_reset(p->pci);
     unmask_all(p);
 }
 
