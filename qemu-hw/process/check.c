@@ -11,32 +11,102 @@
  */
 
 #include "qemu/osdep.h"
+#include <glib-unix.h>
+#include <sys/socket.h>
 #include "process/process.h"
 
-/* Bytes of guest memory that all regions of a VMM may have */
-#define MAPPED_MAX (4ULL << 40)
+/*
+ * Bytes of guest memory that all regions of a VMM may have. QEMU keeps 96 MiB of
+ * bitmaps for them, also if the VMM's file is sparse.
+ */
+#define MAPPED_MAX (1ULL << 40)
 /* The device maps pages, so regions consist of whole pages. */
 #define PAGE_BYTES 4096
 
-static const char *check_map(const QrnicDma *dma, const void *body)
+/* File descriptors that a message may have (SCM_MAX_FD of Linux) */
+#define FDS_MAX 253
+
+typedef GArray Fds;
+
+static void fds_free(Fds *fds)
+{
+    for (unsigned i = 0; i < fds->len; i++) {
+        close(g_array_index(fds, int, i));
+    }
+    g_array_unref(fds);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Fds, fds_free)
+
+/* Returns duplicates of the descriptors of the next message in the socket. */
+static Fds *peek_fds(int socket)
+{
+    Fds *fds = g_array_new(false, false, sizeof(int));
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control;
+    char byte;
+    struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1,
+        .msg_control = &control, .msg_controllen = sizeof(control),
+    };
+
+    if (RETRY_ON_EINTR(recvmsg(socket, &msg, MSG_PEEK | MSG_DONTWAIT |
+                                             MSG_CMSG_CLOEXEC)) <= 0) {
+        return fds;
+    }
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            g_array_append_vals(fds, CMSG_DATA(c),
+                                (c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        }
+    }
+    return fds;
+}
+
+/*
+ * Returns true if the file has all pages of the region. An access to a page
+ * beyond the end would end the process. Only regular files, which include those
+ * of memfd_create(), have a size.
+ */
+static bool covers(int fd, const struct vfio_user_dma_map *map)
+{
+    struct stat st;
+
+    return !fstat(fd, &st) &&
+           (!S_ISREG(st.st_mode) || map->offset + map->size <= st.st_size);
+}
+
+static const char *check_map(const QrnicDma *dma, int socket, const void *body)
 {
     struct vfio_user_dma_map map;
+    g_autoptr(Fds) fds = NULL;
 
     memcpy(&map, body, sizeof(map));
     if (!map.size || map.size % PAGE_BYTES || map.addr % PAGE_BYTES ||
         map.offset % PAGE_BYTES) {
         return "a DMA region does not consist of whole pages";
     }
-    if (map.addr + map.size - 1 < map.addr ||
-        map.offset + map.size - 1 < map.offset) {
-        return "a DMA region exceeds the address space";
-    }
     if (map.size > MAPPED_MAX || dma->mapped > MAPPED_MAX - map.size) {
-        return "the DMA regions exceed 4 TiB";
+        return "the DMA regions exceed 1 TiB";
+    }
+    /* libvfio-user compares with the end, which therefore must not be 0. */
+    if (map.addr + map.size < map.addr || map.addr + map.size == 0 ||
+        map.offset > INT64_MAX - map.size) {
+        return "a DMA region exceeds the address space";
     }
     /* libvfio-user would keep the second descriptor open. */
     if (qrnic_dma_find(dma, map.addr, map.size)) {
         return "a DMA region is mapped twice";
+    }
+    fds = peek_fds(socket);
+    if (fds->len > 1) {
+        return "a DMA region has several file descriptors";
+    }
+    if (fds->len && !covers(g_array_index(fds, int, 0), &map)) {
+        return "a DMA region exceeds its file";
     }
     return NULL;
 }
@@ -52,14 +122,34 @@ static const char *check_unmap(const void *body)
            "migrate" : NULL;
 }
 
-/* libvfio-user adds these numbers without a check for overflow. */
-static const char *check_irqs(const void *body)
+static bool is_eventfd(int fd)
+{
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
+    g_autofree char *target = g_file_read_link(path, NULL);
+
+    return target && g_str_has_prefix(target, "anon_inode:[eventfd");
+}
+
+static const char *check_irqs(int socket, const void *body)
 {
     struct vfio_irq_set set;
+    g_autoptr(Fds) fds = NULL;
 
     memcpy(&set, body, sizeof(set));
-    return (uint64_t)set.start + set.count > UINT32_MAX ?
-           "SET_IRQS has an invalid number of vectors" : NULL;
+    /* libvfio-user adds these numbers without a check for overflow. */
+    if ((uint64_t)set.start + set.count > UINT32_MAX) {
+        return "SET_IRQS has an invalid number of vectors";
+    }
+    fds = peek_fds(socket);
+    for (unsigned i = 0; i < fds->len; i++) {
+        int fd = g_array_index(fds, int, i);
+
+        /* A write to a full eventfd would stop the main loop. */
+        if (!is_eventfd(fd) || !g_unix_set_fd_nonblocking(fd, true, NULL)) {
+            return "the descriptor of an interrupt is not an eventfd";
+        }
+    }
+    return NULL;
 }
 
 static const char *check_region(const void *body)
@@ -71,7 +161,8 @@ static const char *check_region(const void *body)
            "an access has more than 32 KiB" : NULL;
 }
 
-const char *qrnic_message_check(const QrnicDma *dma, const void *message)
+const char *qrnic_message_check(const QrnicDma *dma, int socket,
+                                const void *message)
 {
     static const uint16_t body_size[VFIO_USER_MAX] = {
         [VFIO_USER_DMA_MAP] = sizeof(struct vfio_user_dma_map),
@@ -99,11 +190,11 @@ const char *qrnic_message_check(const QrnicDma *dma, const void *message)
     }
     switch (header.cmd) {
     case VFIO_USER_DMA_MAP:
-        return check_map(dma, body);
+        return check_map(dma, socket, body);
     case VFIO_USER_DMA_UNMAP:
         return check_unmap(body);
     case VFIO_USER_DEVICE_SET_IRQS:
-        return check_irqs(body);
+        return check_irqs(socket, body);
     case VFIO_USER_REGION_READ:
     case VFIO_USER_REGION_WRITE:
         return check_region(body);

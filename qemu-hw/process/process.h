@@ -159,13 +159,15 @@ bool qrnic_vmm_init(QrnicProcess *p, Error **errp);
 /**
  * qrnic_message_check:
  * @dma: the VMM's memory
+ * @socket: the VMM's connection, whose next message is @message
  * @message: a complete message with its header
  *
  * Validates the fields that libvfio-user uses without a check of its own.
  *
  * Returns: NULL, or the reason for which the VMM is disconnected
  */
-const char *qrnic_message_check(const QrnicDma *dma, const void *message);
+const char *qrnic_message_check(const QrnicDma *dma, int socket,
+                                const void *message);
 
 /* server.c */
 

@@ -278,7 +278,7 @@ static size_t process_all(QrnicServer *s, size_t len, unsigned *budget)
 
     while (*budget && (size = next_message(s, offset, len))) {
         memcpy(&header, s->buf + offset, sizeof(header));
-        wrong = qrnic_message_check(&s->p->dma, s->buf + offset);
+        wrong = qrnic_message_check(&s->p->dma, s->fd, s->buf + offset);
         if (wrong) {
             end(s, wrong);
             break;

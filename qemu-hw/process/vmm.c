@@ -253,6 +253,9 @@ bool qrnic_vmm_new(QrnicProcess *p, const char *path, Error **errp)
         vfu_setup_device_dma(p->context, dma_register, dma_unregister) < 0 ||
         vfu_setup_device_nr_irqs(p->context, VFU_DEV_MSIX_IRQ,
                                  vectors(p)) < 0 ||
+        /* libvfio-user would store their eventfds as that of vector 0. */
+        vfu_setup_device_nr_irqs(p->context, VFU_DEV_ERR_IRQ, 0) < 0 ||
+        vfu_setup_device_nr_irqs(p->context, VFU_DEV_REQ_IRQ, 0) < 0 ||
         vfu_setup_irq_state_callback(p->context, VFU_DEV_MSIX_IRQ,
                                      irq_state) < 0 ||
         vfu_setup_device_reset_cb(p->context, reset) < 0 ||
