@@ -195,13 +195,34 @@ static bool forward_reply(QrnicServer *s, int from)
            send(s->fd, s->buf, n, MSG_DONTWAIT | MSG_NOSIGNAL) == n;
 }
 
+static bool speaks_other_version(const uint8_t *message, size_t size)
+{
+    struct vfio_user_header header;
+    struct vfio_user_version version;
+
+    memcpy(&header, message, sizeof(header));
+    if (header.cmd != VFIO_USER_VERSION ||
+        size < sizeof(header) + sizeof(version)) {
+        return false;
+    }
+    memcpy(&version, message + sizeof(header), sizeof(version));
+    return version.major != 0;
+}
+
 /* Lets the context answer the first message, and gives it the connection. */
 static void greet(QrnicServer *s, size_t size)
 {
     QrnicProcess *p = s->p;
     Error *err = NULL;
-    int vmm = s->fd, private = connect_context(s, &err);
+    int vmm = s->fd, private;
     bool agreed, replied;
+
+    if (speaks_other_version(s->buf, size)) {
+        end(s, "the VMM speaks another version of vfio-user than 0: use QEMU "
+            "10.1 or newer, or another VMM with this version");
+        return;
+    }
+    private = connect_context(s, &err);
 
     if (private < 0) {
         /* Frees the context, if any, before the connection. */
@@ -310,7 +331,9 @@ static void receive(void *opaque)
         if (size) {
             s->limit_ms = 0;
             greet(s, size);
-        } else if (len && s->fd >= 0) {
+        } else if (s->fd >= 0 &&
+                   (len ||
+                    qemu_clock_get_ms(QEMU_CLOCK_REALTIME) > s->limit_ms)) {
             await_rest(s);
         }
         return;
@@ -363,6 +386,7 @@ static void accept_vmm(void *opaque)
     handlers(s, true, false);
     /* A VMM that sends nothing must not keep others out. */
     s->limit_ms = qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + MESSAGE_LIMIT_MS;
+    timer_mod(s->timer, s->limit_ms + 1);
 }
 
 static void leave(Notifier *notifier, void *data)
@@ -389,6 +413,21 @@ static bool is_alive(const char *path)
         close(fd);
     }
     return alive;
+}
+
+/*
+ * Names the cause when the VMM has shrunk the file of its memory. The access
+ * that failed is then repeated, and ends the process.
+ */
+static void memory_lost(int number)
+{
+    static const char line[] = "qrnic-process: a page of the VMM's memory has "
+        "gone: the VMM must not shrink its file\n";
+
+    if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0) {
+        _exit(1);
+    }
+    signal(number, SIG_DFL);
 }
 
 bool qrnic_server_start(QrnicProcess *p, Error **errp)
@@ -420,6 +459,7 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
         g_free(s);
         return false;
     }
+    signal(SIGBUS, memory_lost);
     s->timer = timer_new_ms(QEMU_CLOCK_REALTIME, receive, s);
     s->exit.notify = leave;
     qemu_add_exit_notifier(&s->exit);
