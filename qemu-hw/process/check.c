@@ -16,8 +16,8 @@
 #include "process/process.h"
 
 /*
- * Bytes of guest memory that all regions of a VMM may have. QEMU keeps 96 MiB of
- * bitmaps for them, also if the VMM's file is sparse.
+ * Bytes of guest memory that all regions of a VMM may have. QEMU keeps 96 MiB
+ * of bitmaps for them, also if the VMM's file is sparse.
  */
 #define MAPPED_MAX (1ULL << 40)
 /* The device maps pages, so regions consist of whole pages. */

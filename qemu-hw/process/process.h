@@ -3,9 +3,9 @@
  *
  * machine.c owns the machine type, which is a PCI Express bus with one qrnic.
  * server.c accepts VMMs at a socket, and check.c validates their messages.
- * vmm.c translates the calls of libvfio-user into accesses to the device. dma.c maps
- * the VMM's memory. All functions run in the main loop, and none of them waits
- * for the VMM.
+ * vmm.c translates the calls of libvfio-user into accesses to the device. dma.c
+ * maps the VMM's memory. All functions run in the main loop, and none of them
+ * waits for the VMM.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
