@@ -1,0 +1,766 @@
+# The black-box tests of the device process: each function named test_* is one test.
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# tools/check-process calls the functions with a Lab, in the order of this file. A test that raises AssertionError,
+# Rejected, Closed or TimeoutError has failed. Most tests share one process, so they also test reconnection. A test that
+# ends or breaks the process starts one of its own.
+"""Tests of the device process from outside."""
+
+import mmap
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+import vfio_user as vu
+from driver import HW, LIMIT, Adapter, Connection, Memory, Process, ROOT, wait_until
+from vfio_user import Client, Closed, Rejected
+
+CONTROL, MSIX_BAR, DOORBELL, MEMORY = (HW.constant(f"BAR_{name}") for name in ("CONTROL", "MSIX", "DOORBELL", "MEMORY"))
+MACS = (bytes.fromhex("525400000001"), bytes.fromhex("525400000002"))
+
+
+class Lab:
+    """Folder, and the process that most tests share."""
+
+    def __init__(self, folder, qemu=None):
+        self.folder, self.qemu, self.shared, self.count = Path(folder), qemu, None, 0
+
+    def process(self, **options):
+        self.count += 1
+        return Process(self.folder, f"d{self.count}", qemu=self.qemu, **options)
+
+    def server(self):
+        """Returns the shared process, and starts another one if it has ended."""
+        if self.shared is None or not self.shared.alive():
+            self.shared = self.process()
+        return self.shared
+
+    def client(self, **more):
+        return Client(self.server().socket, **more) if more else connect_again(self.server())
+
+    def close(self):
+        if self.shared:
+            self.shared.end()
+
+
+def rejected(call, *arguments, **more):
+    """Returns the errno with which the server answers; fails if there is no error."""
+    try:
+        call(*arguments, **more)
+    except Rejected as error:
+        return error.args[0]
+    raise AssertionError(f"{call.__name__}{arguments} is accepted")
+
+
+def ends(client, limit=LIMIT):
+    """Waits until the server closes the connection."""
+    client.socket.settimeout(limit)
+    try:
+        while True:
+            client.receive()
+    except Closed:
+        return
+
+
+def check_reset_state(adapter):
+    """Checks registers and configuration space against the state after a reset."""
+    assert adapter.config(4, 2) & 6 == 0, "memory space or bus mastering is enabled after a reset"
+    msix = adapter.capability(0x11)
+    assert not adapter.config(msix + 2, 2) & 0x8000, "MSI-X is enabled after a reset"
+    adapter.set_config(4, 2, 2)
+    assert adapter.register("SCRATCH") == 0, "SCRATCH keeps its value across a reset"
+    assert not adapter.register("STATUS") & HW.field("STATUS", "CMD_ENABLED"), "the command queue runs after a reset"
+    assert adapter.register("CMD_BASE_LO") == 0, "CMD_BASE_LO keeps its value across a reset"
+
+
+# Protocol
+
+
+def test_version(lab):
+    """Version and capabilities of the server"""
+    with lab.client() as client:
+        assert client.server_version[0] == 0, f"the server has version {client.server_version}"
+        assert client.capabilities["max_msg_fds"] >= 1 and client.capabilities["max_data_xfer_size"] >= 4096
+        assert "migration" not in client.capabilities, "the server offers migration"
+
+
+def test_device_information(lab):
+    """A PCI device that can be reset"""
+    with lab.client() as client:
+        flags, regions, irqs = client.info()
+        assert flags & (vu.DEVICE_PCI_FLAG | vu.DEVICE_RESET_FLAG) == vu.DEVICE_PCI_FLAG | vu.DEVICE_RESET_FLAG
+        assert regions >= 9 and irqs >= 3
+
+
+def test_regions(lab):
+    """Sizes of all regions, against registers and the definition of the hardware"""
+    with lab.client() as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        regions = [client.region(index) for index in range(client.info()[1])]
+        assert [region.index for region in regions] == list(range(len(regions)))
+        assert regions[CONTROL].size == HW.constant("BAR_CONTROL_SIZE")
+        assert regions[MSIX_BAR].size == HW.constant("BAR_MSIX_SIZE")
+        assert regions[DOORBELL].size == adapter.register("DB_PAGES") * HW.constant("DB_PAGE_SIZE")
+        assert regions[vu.CONFIG_REGION].size == 4096, f"configuration space has {regions[7].size} bytes"
+        assert regions[3].size == regions[5].size == 0, "the upper half of a 64-bit BAR is a region"
+        for index in (CONTROL, MSIX_BAR, DOORBELL, vu.CONFIG_REGION):
+            assert regions[index].flags & 3 == 3, f"region {index} cannot be read and written"
+        for region in regions[vu.MIGRATION_REGION:]:
+            assert region.size == 0, f"region {region.index}, of migration, exists"
+        for region in regions:
+            for fd in region.fds:
+                os.close(fd)
+        rejected(client.region, len(regions))
+        rejected(client.region, 0xffffffff)
+        adapter.close()
+
+
+def test_configuration_space(lab):
+    """Identity, size of BARs, capabilities"""
+    with lab.client() as client:
+        adapter = Adapter(client)
+        assert adapter.config(0) == HW.constant("PCI_DEVICE_ID") << 16 | HW.constant("PCI_VENDOR_ID")
+        assert adapter.config(8) == HW.constant("PCI_CLASS") << 8 | HW.constant("PCI_REVISION"), f"class {adapter.config(8):#x}"
+        for bar, wide in ((CONTROL, False), (MSIX_BAR, False), (DOORBELL, True), (MEMORY, True)):
+            at = 0x10 + 4 * bar
+            low = adapter.config(at)
+            assert low & 0xf == (0xc if wide else 0), f"BAR {bar} reads {low:#x}"
+            adapter.set_config(at, 0xffffffff)
+            mask = adapter.config(at) & ~0xf
+            size = -mask & 0xffffffff
+            assert size == client.region(bar).size, f"BAR {bar} decodes {size:#x} bytes, and its region has {client.region(bar).size:#x}"
+            adapter.set_config(at, 0xe0000000)
+            assert adapter.config(at) & ~0xf == 0xe0000000
+        assert adapter.capability(0x01) and adapter.capability(0x10) and adapter.capability(0x11)
+        assert not adapter.capability(0x05), "MSI exists"
+        assert adapter.config(0x3d, 1) == 0, "the device has an interrupt pin"
+        extended, at = [], 0x100
+        while at and len(extended) < 64:
+            extended.append(adapter.config(at) & 0xffff)
+            at = adapter.config(at) >> 20
+        assert {1, 3} <= set(extended), f"extended capabilities {extended}"
+        # Accesses of any size and alignment agree.
+        whole = client.read(vu.CONFIG_REGION, 0, 256)
+        for offset, count in ((0, 1), (1, 1), (2, 2), (1, 3), (3, 4), (0, 8), (60, 7)):
+            assert client.read(vu.CONFIG_REGION, offset, count) == whole[offset:offset + count]
+        adapter.close()
+
+
+def test_accesses_out_of_range(lab):
+    """Accesses beyond a region are rejected, and harmless"""
+    with lab.client() as client:
+        for region in range(9):
+            size = client.region(region).size
+            for offset, count in ((size, 1), (size - 1 if size else 0, 2), ((1 << 64) - 1, 1), ((1 << 64) - 4, 8), (1 << 63, 4)):
+                rejected(client.read, region, offset, count)
+                rejected(client.write, region, offset, bytes(count))
+        rejected(client.read, 1000, 0, 4)
+        assert client.read(vu.CONFIG_REGION, 0, 2) == struct.pack("<H", HW.constant("PCI_VENDOR_ID"))
+
+
+def test_accesses_of_odd_size(lab):
+    """Accesses of each size to each BAR leave the server alive"""
+    with lab.client() as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        for region in (CONTROL, MSIX_BAR, DOORBELL, MEMORY):
+            for count in (1, 2, 3, 4, 5, 8, 16, 64, 4096):
+                for offset in (0, 1, 4, 0x33):
+                    for call in (lambda o=offset, n=count, r=region: client.read(r, o, n),
+                                 lambda o=offset, n=count, r=region: client.write(r, o, b"\0" * n)):
+                        try:
+                            call()
+                        except Rejected:
+                            pass
+        assert adapter.register("ID") == HW.constant("ID_MAGIC")
+        adapter.close()
+
+
+def test_interrupt_information(lab):
+    """MSI-X with VECTORS vectors, and neither MSI nor INTx"""
+    with lab.client() as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        assert client.irq(vu.MSIX)[1] == adapter.register("VECTORS")
+        assert client.irq(vu.MSI)[1] == 0
+        assert client.irq(vu.INTX)[1] == 0, "the device has INTx"
+        assert client.irq(vu.ERR)[1] == client.irq(vu.REQ)[1] == 0, "the server offers interrupts that it never sends"
+        rejected(client.irq, 1000)
+        fd = os.eventfd(0)
+        rejected(client.set_irqs, vu.MSIX, adapter.register("VECTORS"), 1, fds=[fd])
+        rejected(client.set_irqs, vu.MSIX, 0, 2, fds=[fd])
+        rejected(client.set_irqs, 1000, 0, 1, fds=[fd])
+        os.close(fd)
+        adapter.close()
+
+
+def test_migration(lab):
+    """Every request of migration is rejected"""
+    with lab.client() as client:
+        rejected(client.request, vu.DIRTY_PAGES, struct.pack("<II", 8, 1))
+        rejected(client.read, vu.MIGRATION_REGION, 0, 4)
+        for command in (vu.DEVICE_FEATURE, vu.MIG_DATA_READ, vu.MIG_DATA_WRITE):
+            rejected(client.request, command, struct.pack("<IIII", 16, 1, 0, 0))
+        assert client.info()[1]
+
+
+# Device
+
+
+def test_commands(lab):
+    """Command queue in memory of the client"""
+    with lab.client() as client:
+        adapter = Adapter(client).start()
+        adapter.command("QUERY_DEVICE")
+        attributes = adapter.output("device_attr")
+        assert attributes["max_qp"] > 0 and attributes["capabilities"] & HW.flag("capability", "RC"), attributes
+        for _ in range(40):
+            adapter.command("QUERY_PORT")
+        adapter.close()
+
+
+def test_interrupts(lab):
+    """Events by eventfd; masked vectors wait until they are unmasked"""
+    with lab.client() as client:
+        adapter = Adapter(client).start(vectors=3)
+        _, ring = adapter.event_queue("ASYNC", 2)
+        adapter.command("QUERY_PORT", event=1)
+        adapter.interrupt(2)
+        event = HW.unpack("eqe", adapter.memory.read(ring, HW.size("eqe")))
+        assert event["phase"] == 1, event
+        assert adapter.quiet(0) and adapter.quiet(1), "another vector reports the event"
+
+        def arm(index):
+            adapter.doorbell(HW.constant("DB_EQ"), HW.pack("eq_doorbell", number=1, arm=1, index=index))
+        numbers = HW.unpack("eqe", adapter.memory.read(ring, HW.size("eqe")))
+        assert numbers["object"] < 8
+        # The vector is masked in the table; the pending bit is set, and the message follows later.
+        client.write(MSIX_BAR, 16 * 2 + 12, struct.pack("<I", 1))
+        arm(1)
+        adapter.command("QUERY_PORT", event=1)
+        pending = HW.constant("MSIX_PBA_OFFSET")
+        wait_until(lambda: client.read(MSIX_BAR, pending, 8)[0] & 4, "the pending bit of the masked vector is not set")
+        assert adapter.quiet(2), "a masked vector reports an event"
+        client.write(MSIX_BAR, 16 * 2 + 12, struct.pack("<I", 0))
+        adapter.interrupt(2, "no interrupt arrives after the vector is unmasked")
+        # MSI-X disabled: the message is lost.
+        adapter.set_config(adapter.capability(0x11) + 2, 0, 2)
+        arm(2)
+        adapter.command("QUERY_PORT", event=1)
+        assert adapter.quiet(2), "a message arrives while MSI-X is disabled"
+        adapter.close()
+
+
+def test_blocked_interrupt(lab):
+    """An eventfd with a full counter does not stop the process"""
+    with lab.client() as client:
+        adapter = Adapter(client).start(vectors=1)
+        fd = os.eventfd((1 << 32) - 1)
+        os.write(fd, struct.pack("<Q", (1 << 64) - 2 - ((1 << 32) - 1)))
+        client.set_irqs(vu.MSIX, 0, 1, fds=[fd])
+        adapter.event_queue("ASYNC", 0)
+        adapter.command("QUERY_PORT", event=1)
+        adapter.command("QUERY_PORT")
+        os.close(fd)
+        adapter.close()
+
+
+def test_unmapped_memory(lab):
+    """A DMA region that is unmapped is out of reach, and its mapping is gone"""
+    with lab.client() as client:
+        adapter = Adapter(client).start()
+        assert lab.server().mappings("memfd:guest")
+        client.unmap(adapter.memory.base, adapter.memory.size)
+        assert not lab.server().mappings("memfd:guest"), "the process still maps memory that was unmapped"
+        place = adapter.post_command("QUERY_PORT")
+        wait_until(lambda: adapter.register("STATUS") & HW.field("STATUS", "FATAL") or not adapter.producer,
+                   "a command ring without memory is no fatal error")
+        assert adapter.command_done(place) is None, "the device completes a command in memory that was unmapped"
+        adapter.close()
+
+
+def invalid(lab, pattern, action):
+    """Sends an invalid message on a connection of its own; the process must close it, name the reason and live on."""
+    with lab.process() as process:
+        with Client(process.socket) as client:
+            try:
+                action(client)
+                ends(client)
+            except Closed:
+                pass
+        wait_until(lambda: re.search(pattern, process.output()), f"no line matches '{pattern}'", 30)
+        with connect_again(process) as client:
+            assert client.info()[1]
+
+
+def test_region_at_the_end_of_addresses(lab):
+    """Regions whose end is 2^64 or beyond"""
+    memory = Memory()
+    for address in ((1 << 64) - memory.size, (1 << 64) - 4096):
+        invalid(lab, "exceeds the address space", lambda client, at=address: client.map(at, memory.size, memory.fd))
+    memory.close()
+
+
+def test_region_beyond_its_file(lab):
+    """A region longer than its file, which would end the process at the first access"""
+    memory = Memory(size=8192)
+    invalid(lab, "exceeds its file", lambda client: client.map(0x100000, 12288, memory.fd))
+    invalid(lab, "exceeds its file", lambda client: client.map(0x100000, 8192, memory.fd, offset=4096))
+    invalid(lab, "several file descriptors", lambda client: client.request(
+        vu.DMA_MAP, struct.pack("<IIQQQ", 32, 3, 0, 0x100000, 8192), (memory.fd, memory.fd)))
+    memory.close()
+
+
+def test_interrupt_without_eventfd(lab):
+    """A full pipe in the place of an eventfd, which would stop the process"""
+    reader, writer = os.pipe()
+    invalid(lab, "not an eventfd", lambda client: client.set_irqs(vu.MSIX, 0, 1, fds=[writer]))
+    os.close(reader)
+    os.close(writer)
+
+
+def test_interrupt_numbers_that_overflow(lab):
+    """Numbers of vectors whose sum exceeds 32 bits"""
+    for flags in (vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.DATA_NONE | vu.ACTION_MASK):
+        invalid(lab, "invalid number of vectors", lambda client, f=flags: client.set_irqs(vu.MSIX, 1, 0xffffffff, f))
+
+
+def test_short_unmap(lab):
+    """Requests to unmap without a structure, and with a bitmap"""
+    invalid(lab, "too short", lambda client: client.request(vu.DMA_UNMAP, b"abcd"))
+    invalid(lab, "bitmap", lambda client: client.unmap(0x100000, 4096, flags=1))
+
+
+def test_huge_regions(lab):
+    """Regions of 1 TiB in a sparse file cost little memory; more is rejected"""
+    fd = os.memfd_create("huge")
+    os.ftruncate(fd, 1 << 41)
+    with lab.process() as process:
+        with Client(process.socket) as client:
+            client.info()
+            before = process.resident()
+            for _ in range(3):
+                client.map(0, 1 << 40, fd)
+                client.unmap(0, 1 << 40)
+            growth = process.resident() - before
+            assert growth < 192 << 20, f"1 TiB of memory costs {growth >> 20} MiB"
+    invalid(lab, "exceed 1 TiB", lambda client: client.map(0, (1 << 40) + 4096, fd))
+    os.close(fd)
+
+
+def test_regions_with_offset_and_rights(lab):
+    """Regions with an offset in the file, and regions that the device may only read"""
+    with lab.client() as client:
+        adapter = Adapter(client)
+        memory, output = adapter.memory, Memory(0x2000, 0x40000000, "output")
+        adapter.enable()
+        client.unmap(memory.base, memory.size)
+        # The second half of the file comes first.
+        half = memory.size // 2
+        client.map(memory.base + half, half, memory.fd, offset=half)
+        client.map(memory.base, half, memory.fd, offset=0)
+        client.map(output.base, 0x1000, output.fd, offset=0x1000, rights=vu.READ)
+        adapter.enable_commands()
+        adapter.command("QUERY_PORT")
+        before = output.read(output.base, 0x2000)
+        adapter.mailbox_out = output.base
+        entry = adapter.post_command("QUERY_PORT")
+        wait_until(lambda: adapter.command_done(entry) or adapter.register("STATUS") & HW.field("STATUS", "FATAL"),
+                   "a command with a mailbox that cannot be written has no end")
+        done = adapter.command_done(entry)
+        assert done is None or done["status"], "a command succeeds although its mailbox cannot be written"
+        assert output.read(output.base, 0x2000) == before, "the device writes to memory that it may only read"
+        output.close()
+        adapter.close()
+
+
+def test_no_shared_memory(lab):
+    """A DMA region without descriptor gives one line with the remedy"""
+    with lab.process() as process:
+        with Client(process.socket) as client:
+            try:
+                client.map(0x100000, 1 << 20)
+                Adapter(client).set_config(4, 6, 2)
+            except (Rejected, Closed):
+                pass
+            wait_until(lambda: "share=on" in process.output(), "no line names the remedy share=on", 30)
+            assert process.output().count("share=on") == 1, process.output()
+
+
+def test_device_memory(lab):
+    """Device memory by messages, and by a mapping if the server offers one"""
+    with lab.client() as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        adapter.set_register("CONTROL", HW.field("CONTROL", "RESET"))
+        wait_until(lambda: adapter.register("STATUS") & HW.field("STATUS", "READY"), "the device is not ready")
+        region = client.region(MEMORY)
+        assert region.size >= 4096, f"device memory has {region.size} bytes"
+        assert client.read(MEMORY, 0, 64) == bytes(64), "device memory is not zero after a reset"
+        text = bytes(range(64))
+        for offset in (0, 4096, region.size - 64):
+            client.write(MEMORY, offset, text)
+            assert client.read(MEMORY, offset, 64) == text
+        if region.flags & vu.REGION_MMAP:
+            assert region.fds, "the region can be mapped, but the server sends no descriptor"
+            area = region.areas[0] if region.areas else (0, region.size)
+            with mmap.mmap(region.fds[0], area[1], offset=region.offset + area[0]) as window:
+                assert window[:64] == text, "the mapping differs from the region"
+                window[64:68] = b"qrni"
+                assert client.read(MEMORY, area[0] + 64, 4) == b"qrni"
+        for fd in region.fds:
+            os.close(fd)
+        adapter.close()
+
+
+def test_function_level_reset(lab):
+    """Bit 15 of Device Control"""
+    with lab.client() as client:
+        adapter = Adapter(client).start()
+        adapter.set_register("SCRATCH", 0x12345678)
+        at = adapter.capability(0x10) + 8
+        adapter.set_config(at, adapter.config(at, 2) | 0x8000, 2)
+        check_reset_state(adapter)
+        # The memory of the VMM stays mapped, so the driver can begin again.
+        adapter.set_config(4, 6, 2)
+        adapter.enable_commands()
+        adapter.command("QUERY_PORT")
+        adapter.close()
+
+
+def test_device_reset(lab):
+    """VFIO_USER_DEVICE_RESET"""
+    with lab.client() as client:
+        adapter = Adapter(client).start()
+        adapter.set_register("SCRATCH", 0x12345678)
+        client.reset()
+        check_reset_state(adapter)
+        adapter.set_config(4, 6, 2)
+        adapter.enable_commands()
+        adapter.command("QUERY_PORT")
+        adapter.close()
+
+
+# Connections
+
+
+def test_reconnection(lab):
+    """The next client finds a device in reset state, without memory and interrupts of the last one"""
+    server = lab.server()
+    with lab.client() as client:
+        client.info()
+    first_fds = fds_when_free(lab)
+    old = Memory()
+    with lab.client() as client:
+        adapter = Adapter(client, old).start(vectors=2)
+        adapter.set_register("SCRATCH", 0x12345678)
+        adapter.event_queue("ASYNC", 0)
+        adapter.command("QUERY_PORT", event=1)
+        adapter.interrupt(0)
+        ring = adapter.ring
+        adapter.post_command("QUERY_DEVICE")
+    with lab.client() as client:
+        assert not server.mappings("memfd:guest"), "the process still maps memory of the former client"
+        second = Adapter(client)
+        check_reset_state(second)
+        before = old.read(old.base, old.size)
+        # A ring at the address of the former client is not memory now.
+        second.set_config(4, 6, 2)
+        for name, value in (("CMD_BASE_LO", ring), ("CMD_BASE_HI", 0), ("CMD_SIZE", 3),
+                            ("CONTROL", HW.field("CONTROL", "CMD_ENABLE")), ("CMD_DOORBELL", 8)):
+            second.set_register(name, value)
+        wait_until(lambda: second.register("STATUS") & HW.field("STATUS", "FATAL"), "a ring in no memory is no fatal error")
+        assert old.read(old.base, old.size) == before, "the device writes to memory of the former client"
+        assert adapter.quiet(0) and adapter.quiet(1), "the former client gets an interrupt"
+        second.close()
+    adapter.close()
+    assert fds_when_free(lab) == first_fds, "file descriptors of the former client are still open"
+
+
+def test_many_reconnections(lab):
+    """Two thousand connections leave no descriptor, no mapping and no memory behind"""
+    server, memory = lab.server(), Memory(name="many")
+    before = fds_when_free(lab)
+    for count in range(2000):
+        with connect_again(server) as client:
+            if count % 10 == 0:
+                client.map(memory.base, memory.size, memory.fd)
+                fd = os.eventfd(0)
+                client.set_irqs(vu.MSIX, 0, 1, fds=[fd])
+                os.close(fd)
+        if count == 200:
+            resident = server.resident()
+    assert fds_when_free(lab) == before, "file descriptors remain open"
+    assert not server.mappings("memfd:many"), "mappings remain"
+    growth = server.resident() - resident
+    assert growth < 16 << 20, f"the process grows by {growth >> 20} MiB in 1800 connections"
+    memory.close()
+
+
+def connect_again(server):
+    """Returns a client. The server may reject it until it has noticed the end of the connection before."""
+    def attempt():
+        assert server.alive(), server.output()
+        try:
+            return Client(server.socket)
+        except (Closed, ConnectionError, BlockingIOError):
+            return None
+    return wait_until(attempt, "the process accepts no client")
+
+
+def fds_when_free(lab):
+    """Returns the number of descriptors of the process while no client is connected: as many as when two answers agree."""
+    server, last = lab.server(), -1
+
+    def stable():
+        nonlocal last
+        now = server.fds()
+        same, last = now == last, now
+        return same
+    with lab.client() as client:
+        client.info()
+    wait_until(lambda: socket_closed(server), "the process does not close the connection")
+    wait_until(stable, "the number of descriptors changes all the time")
+    return last
+
+
+def socket_closed(server):
+    """Returns true if the process has only its listening socket at its path."""
+    lines = Path("/proc/net/unix").read_text(encoding="ascii", errors="replace").splitlines()
+    return sum(1 for line in lines if line.endswith(str(server.socket)) and line.split()[5] == "03") == 0
+
+
+def test_second_client(lab):
+    """A second client is rejected, and the first one is not disturbed"""
+    with lab.client() as client:
+        adapter = Adapter(client).start()
+        try:
+            with lab.client(limit=20) as second:
+                second.info()
+                raise AssertionError("two clients use one device")
+        except (Closed, Rejected, TimeoutError, ConnectionRefusedError, BrokenPipeError, BlockingIOError):
+            pass
+        adapter.command("QUERY_PORT")
+        adapter.close()
+    with lab.client() as client:
+        assert client.info()[1], "no client is accepted after the first one has left"
+
+
+def test_other_version(lab):
+    """A VMM of another version is rejected with one line that has the remedy"""
+    with lab.process() as process:
+        try:
+            with Client(process.socket, negotiate=False) as client:
+                rejected(client.version, major=1)
+        except (Closed, BrokenPipeError):
+            pass
+        wait_until(lambda: "another version of vfio-user than 0: use QEMU" in process.output(), "no line names the remedy", 30)
+        with Client(process.socket) as client:
+            assert client.info()[1]
+
+
+def test_half_message(lab):
+    """A connection that ends in the middle of a message does not prevent the next one"""
+    for data in (b"", b"\1", vu.header(1, vu.VERSION, 100), vu.header(1, vu.VERSION, 100) + bytes(50)):
+        with lab.client(negotiate=False) as client:
+            client.send(data)
+    for data in (b"\1\0\11\0", vu.header(9, vu.REGION_READ, 16), vu.header(9, vu.REGION_WRITE, 24) + bytes(20)):
+        with lab.client() as client:
+            client.send(data)
+        with lab.client() as client:
+            assert client.info()[1]
+
+
+def test_slow_sender(lab):
+    """A message that arrives byte by byte is executed, and the process keeps working meanwhile"""
+    with lab.client() as client:
+        message = vu.header(7, vu.REGION_READ, 16) + struct.pack("<QII", 0, vu.CONFIG_REGION, 4)
+        for at in range(len(message)):
+            client.send(message[at:at + 1])
+            select.select([], [], [], 0.001)
+        reply = client.receive()
+        assert not reply.error and reply.data[16:18] == struct.pack("<H", HW.constant("PCI_VENDOR_ID")), reply
+
+
+def test_termination(lab):
+    """SIGTERM ends the process in each state of a connection and removes the socket"""
+    for name, action in (("no client", None), ("no message", lambda c: None), ("half a header", lambda c: c.send(b"\1\0\11\0")),
+                         ("half a message", lambda c: c.send(vu.header(9, vu.REGION_WRITE, 24) + bytes(20)))):
+        with lab.process() as process:
+            client = Client(process.socket)
+            client.info()
+            if action:
+                action(client)
+            else:
+                client.close()
+            status = process.stop(60)
+            assert status == 0, f"{name}: the process ends with status {status}"
+            assert not process.socket.exists(), f"{name}: the socket remains"
+            client.close()
+
+
+def test_termination_during_negotiation(lab):
+    """SIGTERM ends the process while a client sends no version"""
+    with lab.process() as process:
+        with Client(process.socket) as client:
+            client.info()               # the process has started completely
+        with Client(process.socket, negotiate=False):
+            assert process.stop(60) == 0
+
+
+def test_shrunk_memory(lab):
+    """A VMM that shrinks its memory harms its own process only"""
+    with lab.process() as process, lab.process() as other:
+        with Client(process.socket) as client, Client(other.socket) as bystander:
+            adapter = Adapter(client).start()
+            os.ftruncate(adapter.memory.fd, 0)
+            try:
+                adapter.set_register("CMD_DOORBELL", 1)
+                adapter.register("STATUS")
+            except Closed:
+                assert process.process.wait(LIMIT) in (-signal.SIGBUS, -signal.SIGABRT, 1), process.process.returncode
+            assert bystander.info()[1]
+
+
+# Wires
+
+
+def test_message_over_cable(lab):
+    """Two processes exchange an RC message over a cable, and a third one takes the place of the second"""
+    cable = lab.folder / "cable"
+    with lab.process(cable=cable, properties="mac=52:54:00:00:00:01") as left:
+        with Client(left.socket) as first:
+            a = Adapter(first).start()
+            for text in (b"a message of the device process", b"and one more after a restart of the peer"):
+                with lab.process(cable=cable, properties="mac=52:54:00:00:00:02") as right, Client(right.socket) as second:
+                    b = Adapter(second).start()
+                    send_message(a, b, text)
+                    a.client.reset()
+                    a.memory.free = a.memory.base
+                    for fd in a.events:
+                        os.close(fd)
+                    a.set_config(4, 6, 2)
+                    a.enable_msix()
+                    a.enable_commands()
+                    b.close()
+            a.close()
+
+
+def send_message(a, b, text):
+    for adapter in (a, b):
+        wait_until(lambda d=adapter: d.register("STATUS") & HW.field("STATUS", "LINK"), "the link does not come up")
+    ends_ = [Connection(adapter, f"10.0.0.{i + 1}", MACS[i]) for i, adapter in enumerate((a, b))]
+    ends_[0].connect(ends_[1])
+    ends_[1].connect(ends_[0])
+    source, target = a.memory.allocate(4096, 4096), b.memory.allocate(8192, 4096)
+    data = (text * 200)[:3000]
+    a.memory.write(source, data)
+    ends_[1].post_receive(target, 8192)
+    ends_[1].arm()
+    ends_[0].post_send(source, len(data))
+    received = b.completion(ends_[1].cq_ring)
+    b.interrupt(1, "the armed completion queue of the receiver reports nothing")
+    assert received["status"] == 0 and received["byte_len"] == len(data), received
+    assert b.memory.read(target, len(data)) == data, "the message differs"
+    sent = a.completion(ends_[0].cq_ring)
+    assert sent["status"] == 0, sent
+
+
+# Error lines
+
+
+def fails(lab, pattern, *options, qemu_options=None):
+    """Starts a process that must end with one line that matches the pattern."""
+    if qemu_options is None:
+        command = [ROOT / "tools/device", *options]
+    else:
+        built = subprocess.run([ROOT / "tools/build-qemu", "--print"], stdout=subprocess.PIPE, text=True, check=False)
+        command = [lab.qemu or built.stdout.strip(), "-nodefaults", "-no-user-config", "-display", "none", *qemu_options]
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False, timeout=LIMIT)
+    lines = [line for line in done.stdout.strip().splitlines() if "has no peer" not in line]
+    assert done.returncode not in (0, -signal.SIGABRT, -signal.SIGSEGV), f"status {done.returncode}: {done.stdout}"
+    assert len(lines) == 1, f"{len(lines)} lines instead of one: {done.stdout}"
+    assert re.search(pattern, lines[0]), f"'{lines[0]}' does not match '{pattern}'"
+
+
+def test_error_socket_in_use(lab):
+    """A second process at a socket that is in use"""
+    fails(lab, "another process serves.*: stop that process or choose another path", "--socket", lab.server().socket)
+    with lab.client() as client:
+        assert client.info()[1], "the first process is disturbed"
+
+
+def test_error_socket_of_another_program(lab):
+    """A socket at which another program listens"""
+    path = lab.folder / "other"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen(1)
+        fails(lab, "another process serves", "--socket", path)
+
+
+def test_stale_socket(lab):
+    """The socket of a process that was killed is replaced"""
+    process = lab.process()
+    process.end()
+    assert process.socket.is_socket()
+    with Process(lab.folder, process.name, qemu=lab.qemu, start=False) as again:
+        client = wait_until(lambda: connected(again), "the process does not replace a stale socket")
+        assert client.info()[1]
+        client.close()
+
+
+def connected(process):
+    """Returns a client, or None while no process listens."""
+    assert process.alive(), process.output()
+    try:
+        return Client(process.socket)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return None
+
+
+def test_error_path_is_a_file(lab):
+    """A path with a file that is no socket; the file stays"""
+    path = lab.folder / "file"
+    path.write_text("important", encoding="ascii")
+    fails(lab, "cannot listen at .*file", "--socket", path)
+    assert path.read_text(encoding="ascii") == "important"
+
+
+def test_error_missing_folder(lab):
+    """A path in a folder that does not exist"""
+    fails(lab, "no-such-folder", "--socket", lab.folder / "no-such-folder/socket")
+
+
+def test_error_long_path(lab):
+    """A path that is too long for a socket"""
+    fails(lab, "(too long|longer)", "--socket", lab.folder / ("x" * 120))
+
+
+def test_error_properties(lab):
+    """Unknown properties and values"""
+    fails(lab, "no-such-property", "--socket", lab.folder / "p", "--property", "no-such-property=1")
+    fails(lab, "max.qp", "--socket", lab.folder / "p", "--property", "max-qp=many")
+    fails(lab, "NAME=VALUE", "--socket", lab.folder / "p", "--property", "novalue")
+
+
+def test_error_options(lab):
+    """Options of qrnic-device"""
+    fails(lab, "--socket")
+    fails(lab, "no-such-option", "--no-such-option")
+    fails(lab, "--socket", "--socket")
+
+
+def test_error_devices(lab):
+    """The machine without a qrnic, with two, and with another device"""
+    machine = ["-M", f"qrnic-process,socket={lab.folder}/m"]
+    fails(lab, "one -device qrnic", qemu_options=machine)
+    fails(lab, "one -device qrnic", qemu_options=[*machine, "-device", "qrnic", "-device", "qrnic"])
+    fails(lab, "socket=PATH", qemu_options=["-M", "qrnic-process", "-device", "qrnic"])
