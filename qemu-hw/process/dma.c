@@ -14,6 +14,8 @@
 
 #include "qemu/osdep.h"
 #include <sys/mman.h>
+#include "qemu/rcu.h"
+#include "qemu/units.h"
 #include "qapi/error.h"
 #include "trace.h"
 #include "process/process.h"
@@ -23,6 +25,13 @@
  * by the BAR, which is at the address that the VMM has given to it.
  */
 #define WINDOW_BASE 4096
+
+/*
+ * QEMU frees the addresses of a removed region after a grace period of RCU. A
+ * VMM that maps and unmaps without a pause would otherwise let the bitmaps of
+ * all addresses grow without limit.
+ */
+#define RELEASED_MAX (64 * GiB)
 
 #define TYPE_QRNIC_DMA_REGION "qrnic-dma-region"
 OBJECT_DECLARE_SIMPLE_TYPE(QrnicDmaRegion, QRNIC_DMA_REGION)
@@ -59,6 +68,10 @@ void qrnic_dma_add(QrnicDma *dma, const vfu_dma_info_t *info)
 {
     QrnicDmaRegion *r = QRNIC_DMA_REGION(object_new(TYPE_QRNIC_DMA_REGION));
 
+    if (dma->released > RELEASED_MAX) {
+        drain_call_rcu();
+        dma->released = 0;
+    }
     r->base = (uintptr_t)info->iova.iov_base;
     r->size = info->iova.iov_len;
     /*
@@ -108,6 +121,7 @@ void qrnic_dma_remove(QrnicDma *dma, const vfu_dma_info_t *info)
     if (r->mapped) {
         memory_region_del_subregion(&dma->root, &r->ram);
         dma->mapped -= r->size;
+        dma->released += r->size;
     }
     /* Flat views may refer to the object until the next grace period of RCU. */
     object_unref(OBJECT(r));

@@ -29,6 +29,8 @@ typedef struct QrnicDma {
     GPtrArray *regions;         /* QrnicDmaRegion, in order of arrival */
     /* Bytes of all regions that are mapped into this process */
     uint64_t mapped;
+    /* Bytes of removed regions whose bitmaps QEMU may still hold */
+    uint64_t released;
 } QrnicDma;
 
 /* A BAR as an address space, because the BAR itself may be unmapped */
