@@ -14,9 +14,9 @@ export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell watch manual check \
 	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-guest check-newest check-image \
-	check-experiments \
+	check-packages check-experiments \
 	check-full check-debug \
-	bench experiments install install-guest image deps clean distclean
+	bench experiments install install-guest image packages deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
 # The script's own line is the message, so make prints no directories.
@@ -27,7 +27,7 @@ help:
 	@echo "make shell           an interactive guest with the whole RDMA user space"
 	@echo "make watch           one message from doorbell to completion, step by step; OP=\"read\" for another operation"
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
-	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-sweeps, check-guest, check-image, check-experiments"
+	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-sweeps, check-guest, check-image, check-packages, check-experiments"
 	@echo "make check-full      also the long guest tests (storage, middleware, users of a device that fails)"
 	@echo "make check-newest    the newest QEMU, Linux and rdma-core, and a guest with an IOMMU (builds them first)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
@@ -41,6 +41,7 @@ help:
 	@echo "make guest           make the guest's images"
 	@echo "make deps            install the host packages that are needed"
 	@echo "make install         DESTDIR=... PREFIX=/usr/local/lib/qrnic: QEMU and its firmware"
+	@echo "make packages        packages for Debian 13: an archive for apt"
 	@echo "make install-guest   DESTDIR=...: modules and provider, into a guest's root"
 	@echo "make image           an OCI image for containers without privileges"
 	@echo
@@ -78,10 +79,13 @@ watch:
 manual:
 	@tools/manual
 
+packages:
+	@tools/packages
+
 check:
 	@tools/check $(SUITES)
 
-check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-guest check-newest check-image check-experiments:
+check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-guest check-newest check-image check-packages check-experiments:
 	@tools/check $(@:check-%=%)
 
 check-full:

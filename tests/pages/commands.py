@@ -82,6 +82,16 @@ TABLE = {
     'podman run --rm --read-only -v "$PWD:/work:ro" oci-archive:qrnic-image.tar run job.sh': Covered("tools/check-image", 'box.run("run"', IN_BOX),
     'podman run --rm -v "$PWD:/work:ro" oci-archive:qrnic-image.tar run --file ./program:/usr/bin/program job.sh':
         Covered("tools/check-image", '"--file", "./program:/usr/bin/program"', IN_BOX),
+    "make packages": Covered("tools/check-packages", 'TOOLS / "packages", "--lintian"', "the suite packages runs the tool behind it"),
+    "tools/packages --out /tmp/qrnic-packages": Covered("tools/check-packages", '"--out"', "the suite packages copies the packages"),
+    'echo "deb [trusted=yes] file:/tmp/qrnic-packages ./" >/etc/apt/sources.list.d/qrnic.list': Covered(
+        "tools/check-packages", "deb [trusted=yes] file:/srv/packages ./", "the clean root of the suite packages has the folder there"),
+    "apt-get update": Covered("tools/check-packages", "apt-get -q update", "the suite packages runs it in a clean root"),
+    "apt-get install qrnic-guest": Covered("tools/check-packages", 'root, "qrnic-guest")', "the suite packages runs it in a clean root"),
+    "qrnic demo": Covered("tools/check-packages", '"qrnic", "demo"', "the suite packages runs it in a clean root"),
+    "apt-get install qrnic-dkms ibverbs-provider-qrnic linux-headers-amd64": Covered(
+        "tools/check-packages", '"qrnic-dkms", *packages', "the suite packages runs it in a clean root"),
+    "tools/packages --rpm": Covered("tools/check-packages", '"--rpm"', "tools/check-packages --full runs it: rpmbuild needs another minute"),
     # guests.md
     "make shell": Run("boot", pty="exit"),
     "tools/guest -c 'ibv_devinfo -v | grep GID'": Run("boot"),
