@@ -57,8 +57,8 @@ static int check_cq_attr(const struct qrnic_context *ctx,
 	    !(ctx->capabilities & QRNIC_CAP_TAG_MATCHING))
 		return EOPNOTSUPP;
 	/*
-	 * A CQ can use only a parent domain, because other domains have nothing
-	 * for a CQ
+	 * Only a parent domain is valid here, because a plain PD has neither
+	 * allocators nor a thread domain.
 	 */
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	    (!attr->parent_domain || !to_qrnic_pd(attr->parent_domain)->base))

@@ -11,9 +11,9 @@ listening() { $inside rdma resource show cm_id | grep -q 'state LISTEN'; }
 # tool NAME READY SERVER CLIENT [endless]: guest 1 runs SERVER, and guest 2 runs CLIENT once READY succeeds on guest
 # 1. An endless server is stopped when the client has ended.
 tool() {
-    # shellcheck disable=SC2154  # tests is of tap.sh
+    # shellcheck disable=SC2154  # tap.sh sets the variable tests
     local name=$1 ready=$2 status=0 server number=$tests
-    # shellcheck disable=SC2086  # commands and their arguments; tests is of tap.sh
+    # shellcheck disable=SC2086  # the variables hold a command and its arguments, which must be split
     if [ "$GUEST" = 1 ]; then
         QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT timeout "$TRY_TIMEOUT" $inside bash -c "$3" >tool.log 2>&1 &
         server=$!

@@ -167,8 +167,9 @@ static int with_bad_memory(Attacked *t, unsigned count)
 }
 
 /*
- * Attacks with READY while the device makes the memory, and may have switched
- * descriptors off.
+ * Attacks with READY. The attacker has nonce 0, so the device creates the
+ * memory. The device may already have set SO_PASSRIGHTS to 0, so that the
+ * kernel rejects the descriptors.
  */
 static int with_ready(Attacked *t, unsigned count)
 {
@@ -196,8 +197,8 @@ static int with_wake(Attacked *t, unsigned count)
 }
 
 /*
- * Attacks with WAKE right behind MEMORY, before the device can switch
- * descriptors off.
+ * Attacks with WAKE directly after MEMORY, before the device can set
+ * SO_PASSRIGHTS to 0.
  */
 static int with_early_wake(Attacked *t, unsigned count)
 {

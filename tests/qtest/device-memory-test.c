@@ -293,8 +293,8 @@ static void is_clear(Memory *m)
 
 /*
  * Tests that the device clears memory in many steps of the main loop. The
- * command completes after the last step. After a reset, unclear memory is
- * invisible until the device is ready.
+ * command completes after the last step. After a reset no read returns old
+ * data, because the BAR is absent until the device is ready.
  */
 static void test_pieces(void)
 {

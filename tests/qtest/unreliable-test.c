@@ -241,7 +241,7 @@ static void test_flush(void)
 
 /* The next tests check receives. */
 
-/* Posts receive WQE n, which has 4 KiB of the rig's memory. */
+/* Posts receive WQE n with length bytes, in the n-th 4 KiB of the memory. */
 static void post_recv(Rig *r, unsigned n, uint32_t length)
 {
     QrnicDataSeg sge = { r->mr.start + 4096 * n, length, r->mr.key };

@@ -781,7 +781,8 @@ static void test_recovery(void)
 }
 
 /*
- * Tests that all three kinds of increase occur, because the target is far away.
+ * Tests that all three kinds of increase occur. The first CNP sets the current
+ * and the target rate to 100 Mbit/s, far below the highest rate of 1 Gbit/s.
  */
 static void test_increase(void)
 {

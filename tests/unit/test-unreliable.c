@@ -438,8 +438,9 @@ static void test_datagram_sges(void)
 }
 
 /*
- * Tests that a WQE of two fetches is rejected for its index, and that the rest
- * of it is skipped.
+ * Tests a datagram WQE that is longer than one fetch and has a wrong index. The
+ * device rejects it with SYN_WQE_INDEX, and does not know where the next WQE
+ * begins.
  */
 static void test_datagram_sges_refused(void)
 {

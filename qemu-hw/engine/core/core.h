@@ -162,7 +162,10 @@ void qrnic_timers_reset(QrnicEngine *e);
 typedef enum QrnicPhase {
     /* doorbells, tag operations, clearing of device memory */
     QRNIC_PHASE_REQUESTS,
-    /* looped back frames and the rest of multicast frames */
+    /*
+     * looped back frames, multicast frames for the remaining queue pairs of
+     * their group, frames buffered for a context fetch
+     */
     QRNIC_PHASE_FRAMES,
     /* failures, page faults, congestion notifications */
     QRNIC_PHASE_REPORTS,

@@ -112,7 +112,10 @@ static void receive(QrnicEngine *e, QrnicQp *qp, const QrnicPacket *p)
              p->t.psn);
         return;
     }
-    /* An XRC queue pair has only one half: a requester or a responder. */
+    /*
+     * An XRC or dynamic queue pair has only one half: a requester or a
+     * responder.
+     */
     if (response ? qp->ops->no_responses : qp->ops->no_requests) {
         drop(e, QRNIC_COUNTER_RX_DROP_OPCODE, "half of QP", p->t.dest_qpn,
              p->t.psn);

@@ -37,8 +37,8 @@ static void srq_event(struct ib_event *event, void *context)
 }
 
 /*
- * Returns the buffer of a request. All buffers of the SRQ are in that of the
- * first receiving end.
+ * Returns the receive buffer of the work request with this wr_id. The buffer of
+ * to[0] contains the receive buffers of the SRQ.
  */
 static u8 *slot_buffer(struct shared *shared, u32 id)
 {
