@@ -1,8 +1,8 @@
 /*
  * qrnic: differences between QEMU 10.0 and later versions
  *
- * device/, cable/ and process/ use the names of this file, so that the same sources
- * compile with all supported versions.
+ * device/, cable/ and process/ use the names of this file, so that the same
+ * sources compile with all supported versions.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,7 +19,7 @@
     (QEMU_VERSION_MAJOR * 100 + QEMU_VERSION_MINOR + (QEMU_VERSION_MICRO >= 50))
 
 /* QEMU 11.0 moved these headers to hw/core. */
-#if __has_include("hw/core/qdev-properties.h")
+#if QRNIC_QEMU_SERIES >= 1100
 #include "hw/core/boards.h"
 #include "hw/core/qdev-properties.h"
 #include "hw/core/resettable.h"

@@ -427,7 +427,6 @@ static void memory_lost(int number)
     if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0) {
         _exit(1);
     }
-    signal(number, SIG_DFL);
 }
 
 bool qrnic_server_start(QrnicProcess *p, Error **errp)
@@ -436,6 +435,10 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
     Error *err = NULL;
     int fd = -1;
     QrnicMeet meet = QRNIC_MEET_LATER;
+    /* SA_RESETHAND: the signal ends the process when it is raised again. */
+    const struct sigaction lost = {
+        .sa_handler = memory_lost, .sa_flags = SA_RESETHAND,
+    };
 
     s->p = p;
     s->fd = -1;
@@ -459,7 +462,7 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
         g_free(s);
         return false;
     }
-    signal(SIGBUS, memory_lost);
+    sigaction(SIGBUS, &lost, NULL);
     s->timer = timer_new_ms(QEMU_CLOCK_REALTIME, receive, s);
     s->exit.notify = leave;
     qemu_add_exit_notifier(&s->exit);

@@ -99,6 +99,12 @@ def qemu_command(qemu, path, properties="", cable=None):
             *wire, "-device", device]
 
 
+def listens(path):
+    """Returns true if a socket listens at the path. The file appears before the socket listens."""
+    lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(words[3] == "00010000" and words[7:] == [str(path)] for words in map(str.split, lines))
+
+
 class Process:
     """One device process. The output goes to a file, because a pipe would fill up while a test runs."""
 
@@ -122,9 +128,9 @@ class Process:
         def ready():
             if self.process.poll() is not None:
                 raise AssertionError(f"the device process ended with status {self.process.returncode}: {self.output()}")
-            return self.socket.is_socket()
+            return listens(self.socket)
         try:
-            wait_until(ready, "the device process makes no socket")
+            wait_until(ready, "the device process does not listen")
         except BaseException:
             self.end()
             raise
