@@ -13,8 +13,8 @@ GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell watch manual check \
-	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest check-newest check-image \
-	check-packages check-experiments \
+	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest \
+	check-newest check-image check-packages check-experiments \
 	check-full check-debug \
 	bench experiments install install-guest image packages deps clean distclean
 .PHONY: $(TARGETS)
@@ -85,7 +85,8 @@ packages:
 check:
 	@tools/check $(SUITES)
 
-check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest check-newest check-image check-packages check-experiments:
+check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest check-newest check-image \
+check-packages check-experiments:
 	@tools/check $(@:check-%=%)
 
 check-full:
