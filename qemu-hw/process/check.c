@@ -69,14 +69,14 @@ static Fds *peek_fds(int socket)
 /*
  * Returns true if the file has all pages of the region. An access to a page
  * beyond the end would end the process. Only regular files, which include those
- * of memfd_create(), have a size.
+ * of memfd_create(), have a size that can be checked.
  */
 static bool covers(int fd, const struct vfio_user_dma_map *map)
 {
     struct stat st;
 
-    return !fstat(fd, &st) &&
-           (!S_ISREG(st.st_mode) || map->offset + map->size <= st.st_size);
+    return !fstat(fd, &st) && S_ISREG(st.st_mode) &&
+           map->offset + map->size <= st.st_size;
 }
 
 static const char *check_map(const QrnicDma *dma, int socket, const void *body)
@@ -106,7 +106,7 @@ static const char *check_map(const QrnicDma *dma, int socket, const void *body)
         return "a DMA region has several file descriptors";
     }
     if (fds->len && !covers(g_array_index(fds, int, 0), &map)) {
-        return "a DMA region exceeds its file";
+        return "a DMA region exceeds its file, or is no regular file";
     }
     return NULL;
 }

@@ -92,7 +92,13 @@ static void end(QrnicServer *s, const char *reason)
 static void await_rest(QrnicServer *s)
 {
     int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
+    struct pollfd poll_fd = { .fd = s->fd, .events = POLLRDHUP };
 
+    /* The rest never arrives from a VMM that has ended. */
+    if (poll(&poll_fd, 1, 0) == 1) {
+        end(s, NULL);
+        return;
+    }
     if (!s->limit_ms) {
         s->limit_ms = now + MESSAGE_LIMIT_MS;
     }
@@ -398,7 +404,8 @@ static void leave(Notifier *notifier, void *data)
 
 /*
  * Returns true if a server of any kind accepts connections at the path. A
- * server of another program has no lock file.
+ * server of another program has no lock file, and its socket may have another
+ * type (EPROTOTYPE).
  */
 static bool is_alive(const char *path)
 {
@@ -408,7 +415,8 @@ static bool is_alive(const char *path)
 
     pstrcpy(address.sun_path, sizeof(address.sun_path), path);
     alive = fd >= 0 && (!connect(fd, (struct sockaddr *)&address,
-                                 sizeof(address)) || errno == EAGAIN);
+                                 sizeof(address)) ||
+                        errno == EAGAIN || errno == EPROTOTYPE);
     if (fd >= 0) {
         close(fd);
     }
@@ -439,6 +447,7 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
     const struct sigaction lost = {
         .sa_handler = memory_lost, .sa_flags = SA_RESETHAND,
     };
+    sigset_t bus;
 
     s->p = p;
     s->fd = -1;
@@ -463,6 +472,13 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
         return false;
     }
     sigaction(SIGBUS, &lost, NULL);
+    /*
+     * QEMU's main loop blocks the signal. While it is blocked, the kernel ends
+     * the process without the handler.
+     */
+    sigemptyset(&bus);
+    sigaddset(&bus, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
     s->timer = timer_new_ms(QEMU_CLOCK_REALTIME, receive, s);
     s->exit.notify = leave;
     qemu_add_exit_notifier(&s->exit);
