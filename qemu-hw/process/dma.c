@@ -64,14 +64,39 @@ void qrnic_dma_init(QrnicDma *dma, Object *owner)
     dma->regions = g_ptr_array_new();
 }
 
+/*
+ * Waits until QEMU has freed the removed regions, if they are many, or if one
+ * may have had the same host address as the new region. QEMU finds the region
+ * of an atomic by its host address, so two regions must not have the same.
+ */
+static void await_removed(QrnicDma *dma, const vfu_dma_info_t *info)
+{
+    uintptr_t low = (uintptr_t)info->vaddr;
+
+    if (dma->released > RELEASED_MAX ||
+        (dma->released && low < dma->released_high &&
+         low + info->iova.iov_len > dma->released_low)) {
+        drain_call_rcu();
+        dma->released = 0;
+    }
+}
+
+static void released_add(QrnicDma *dma, QrnicDmaRegion *r)
+{
+    uintptr_t low = (uintptr_t)memory_region_get_ram_ptr(&r->ram);
+    bool first = !dma->released;
+
+    dma->released += r->size;
+    dma->released_low = first ? low : MIN(low, dma->released_low);
+    dma->released_high = first ? low + r->size :
+                         MAX(low + r->size, dma->released_high);
+}
+
 void qrnic_dma_add(QrnicDma *dma, const vfu_dma_info_t *info)
 {
     QrnicDmaRegion *r = QRNIC_DMA_REGION(object_new(TYPE_QRNIC_DMA_REGION));
 
-    if (dma->released > RELEASED_MAX) {
-        drain_call_rcu();
-        dma->released = 0;
-    }
+    await_removed(dma, info);
     r->base = (uintptr_t)info->iova.iov_base;
     r->size = info->iova.iov_len;
     /*
@@ -121,7 +146,7 @@ void qrnic_dma_remove(QrnicDma *dma, const vfu_dma_info_t *info)
     if (r->mapped) {
         memory_region_del_subregion(&dma->root, &r->ram);
         dma->mapped -= r->size;
-        dma->released += r->size;
+        released_add(dma, r);
     }
     /* Flat views may refer to the object until the next grace period of RCU. */
     object_unref(OBJECT(r));

@@ -31,6 +31,8 @@ typedef struct QrnicDma {
     uint64_t mapped;
     /* Bytes of removed regions whose bitmaps QEMU may still hold */
     uint64_t released;
+    /* Host addresses that contain all these regions, if released is not 0 */
+    uintptr_t released_low, released_high;
 } QrnicDma;
 
 /* A BAR as an address space, because the BAR itself may be unmapped */
