@@ -66,8 +66,8 @@ void qrnic_dma_init(QrnicDma *dma, Object *owner)
 
 /*
  * Waits until QEMU has freed the removed regions, if they are many, or if one
- * may have had the same host address as the new region. QEMU finds the region
- * of an atomic by its host address, so two regions must not have the same.
+ * may have had the host address of the new region. Otherwise an atomic could
+ * use the wrong one, because QEMU finds its region by the host address.
  */
 static void await_removed(QrnicDma *dma, const vfu_dma_info_t *info)
 {
