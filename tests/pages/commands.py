@@ -176,9 +176,10 @@ TABLE = {
     "tools/guest --guests 2 --nic qrnic:hosts,icrc=transport hosts.sh": Run("boot", needs="root"),
     # process.md
     "tools/device --socket /tmp/q.sock --cable /tmp/c0": Run(
-        "boot", edit=(("tools/device", "timeout 2 tools/device"), ("/tmp/q.sock", "q.sock"), ("/tmp/c0", "c0")), reason="the device runs until it is ended"),
-    "tools/device --socket /tmp/q.sock --cable /tmp/c0 --trace 'qrnic_process_*'": Run(
-        "boot", edit=(("tools/device", "timeout 20 tools/device"), ("/tmp/q.sock", "q.sock"), ("/tmp/c0", "c0")), reason="the device runs until it is ended"),
+        "boot", edit=(("tools/device", "timeout 2 tools/device"), ("/tmp/q.sock", "q.sock"), ("/tmp/c0", "c0")), status=124,
+        reason="the device runs until it is ended"),
+    "tools/device --socket q.sock --cable c0 --trace 'qrnic_process_*'": Run(
+        "boot", edit=(("tools/device", "timeout 20 tools/device"),), status=124, reason="the device runs until it is ended"),
     # networks.md
     'make experiments OUT=results ONLY="loss reordering"': Covered("tools/check-experiments", "tools/experiments", "the suite experiments runs all"),
     "tests/guest/run --logs kept 66-lossy-wire": Covered("tools/check-newest", "tests/guest/run\" --logs", "the suite guest runs the job, newest the option"),
