@@ -304,3 +304,75 @@ newest_choice() {
     cat "$file"
     [ -n "$(find "$file" -mtime -1)" ] || return 2
 }
+
+# take_first IT COMMAND...: takes the first version that COMMAND lists, one "VERSION PACKAGE SUITE" a line, and that
+# source_suits accepts. A version that is not here is fetched in a step. If that fails, the version is reported ("... but
+# IT cannot be fetched"), and the next version is tried. The function must not be called in a condition, because errexit
+# has no effect there. These variables are set:
+#   taken            the version, or empty
+#   take_reason      the last error, or empty
+#   take_unreadable  the error of COMMAND, or empty
+#   take_seen        the listed versions of all calls
+#
+# The script defines these functions, which are called with VERSION and PACKAGE:
+#   source_name     prints the name for messages; a name that could not be fetched is not tried again
+#   source_suits    succeeds if the version may be taken
+#   source_is_here  succeeds if nothing must be fetched
+#   source_fetch    fetches it; SUITE is a third argument
+take_seen=
+take_failed=$'\n'
+take_reason=
+take_first() {
+    # The names are long, because the functions of the script see them in place of its own.
+    local it=$1 qrnic_version qrnic_package qrnic_suite qrnic_text status candidates message
+    shift
+    message=$QRNIC_CACHE/tmp/$qrnic_name-$BASHPID.message
+    mkdir -p "${message%/*}"
+    at_exit "rm -f '$message'"
+    taken=
+    take_unreadable=
+    candidates=$("$@" 2>"$message") || take_unreadable=$(head -n 1 "$message")
+    if [ -n "$take_unreadable" ]; then
+        take_reason=$take_unreadable
+        return 0
+    fi
+    cat "$message" >&2
+    while read -r qrnic_version qrnic_package qrnic_suite; do
+        [ -n "$qrnic_version" ] || continue
+        [[ " $take_seen " = *" $qrnic_version "* ]] || take_seen+=" $qrnic_version"
+        qrnic_text=$(source_name "$qrnic_version" "$qrnic_package")
+        [[ $take_failed != *$'\n'"$qrnic_text"$'\n'* ]] || continue
+        source_suits "$qrnic_version" "$qrnic_package" || continue
+        if source_is_here "$qrnic_version" "$qrnic_package"; then
+            taken=$qrnic_version
+            return 0
+        fi
+        set +e
+        (run_step "fetching $qrnic_text" source_fetch "$qrnic_version" "$qrnic_package" "$qrnic_suite") 2>"$message"
+        status=$?
+        set -e
+        if [ "$status" = 0 ]; then
+            taken=$qrnic_version
+            return 0
+        fi
+        [ "$status" = 1 ] || exit "$status"
+        take_failed+=$qrnic_text$'\n'
+        take_reason=$(head -n 1 "$message")
+        note "$qrnic_text is in the index of $qrnic_suite, but $it cannot be fetched; trying the next version"
+    done <<<"$candidates"
+}
+
+# take_newest KEY NAME OLD IT COMMAND...: like take_first, for "newest", and stores the version with newest_choice KEY. If
+# no version can be taken, OLD is taken with a warning. OLD is the choice of an earlier day, or empty.
+take_newest() {
+    local key=$1 name=$2 old=$3
+    shift 3
+    note "looking for the newest $name"
+    take_first "$@"
+    if [ -n "$taken" ]; then
+        newest_choice "$key" "$taken"
+    elif [ -n "$old" ]; then
+        warn "the newest $name cannot be looked up, $old is used: ${take_reason#"$qrnic_name: "}"
+        taken=$old
+    fi
+}
