@@ -2,8 +2,11 @@
 # privileges in QEMU, with an ICRC that excludes the translated fields.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 2 --nic qrnic:hosts,icrc=transport
+# files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
+# shellcheck source=tests/guest/cm.sh
+. /etc/qrnic/cm.sh
 
 ip addr add "10.99.$GUEST.1/24" dev "$NIC0"
 ip route add default via "10.99.$GUEST.2"
@@ -18,19 +21,8 @@ for program in "ib_write_lat" "ib_send_lat" "ib_read_bw -s 4096 -n 500" "ib_writ
     pair "$program through two libslirps" 18515 \
         "$program -d $RDMA0 -x $gid -F" "$program -d $RDMA0 -x $gid -F 10.99.1.1"
 done
-status=0
-if [ "$GUEST" = 1 ]; then
-    timeout $((60 * TIME_FACTOR)) rping -s -a 10.99.1.1 -C 10 -V >rping.log 2>&1 &
-    server=$!
-    wait_until 20 bash -c "rdma resource show cm_id | grep -q 'state LISTEN'" || status=98
-    barrier rping
-    wait $server || status=$?
-else
-    barrier rping
-    timeout $((60 * TIME_FACTOR)) rping -c -a 10.99.1.1 -C 10 -V >rping.log 2>&1 || status=$?
-fi
-[ $status = 0 ] || show rping.log
-together $status "rping through two libslirps"
+TRY_TIMEOUT=$((60 * TIME_FACTOR))
+tool "rping through two libslirps" listening "rping -s -a 10.99.1.1 -C 10 -V" "rping -c -a 10.99.1.1 -C 10 -V"
 try "every frame had a valid ICRC" \
     "[ \$(cat /sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_drop_icrc) = 0 ]"
 kernel_clean "the kernel logs are clean"
