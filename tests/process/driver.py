@@ -18,10 +18,11 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "spec/lib"))
+sys.path[:0] = [str(ROOT / "spec/lib"), str(ROOT / "tools")]
 import contract  # noqa: E402
 import examples  # noqa: E402
 import vfio_user  # noqa: E402
+from guestlib.process import listens  # noqa: E402
 
 LIMIT = vfio_user.LIMIT
 GUEST_BASE = 0x100000           # address of the memory, as the device knows it
@@ -99,12 +100,6 @@ def qemu_command(qemu, path, properties="", cable=None):
             *wire, "-device", device]
 
 
-def listens(path):
-    """Returns true if a socket listens at the path. The file appears before the socket listens."""
-    lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
-    return any(words[3] == "00010000" and words[7:] == [str(path)] for words in map(str.split, lines))
-
-
 class Process:
     """One device process. The output goes to a file, because a pipe would fill up while a test runs."""
 
@@ -128,7 +123,7 @@ class Process:
         def ready():
             if self.process.poll() is not None:
                 raise AssertionError(f"the device process ended with status {self.process.returncode}: {self.output()}")
-            return listens(self.socket)
+            return listens(self.socket, self.process.pid)
         try:
             wait_until(ready, "the device process does not listen")
         except BaseException:

@@ -16,13 +16,12 @@ import time
 
 from . import host, qmp, strict, topology
 from .errors import LaunchError
-from .process import die_with
+from .process import die_with, listens
 
 PROGRAM = os.path.join(host.TOOLS, "device")
 INSIDE, PROCESS = FORMS = ("inside", "process")
 # Time limit until the process listens; a busy host may need long to load QEMU.
 SECONDS = 60
-LISTENS = "00010000"  # __SO_ACCEPTON in the flags of /proc/net/unix
 
 
 def memory_options(memory):
@@ -94,20 +93,12 @@ class DeviceProcess:
                                             pass_fds=self.nic.process_fds(self._guest.number, self._run.options.guests),
                                             preexec_fn=lambda: self._become(launcher))
         deadline = time.monotonic() + SECONDS
-        while not self._listens():
+        while not listens(self._socket, self.process.pid):
             if self.process.poll() is not None:
                 raise LaunchError(f"{self.name()} does not start: {self.last_words()}")
             if time.monotonic() > deadline:
                 raise LaunchError(f"{self.name()} does not listen after {SECONDS} s: see {self.log}")
             time.sleep(0.01)
-
-    def _listens(self):
-        """Returns True if the socket accepts connections. The file alone is no proof, because it exists before."""
-        try:
-            with open(f"/proc/{self.process.pid}/net/unix", encoding="utf-8", errors="replace") as sockets:
-                return any(words[3] == LISTENS and words[-1] == self._socket for words in map(str.split, sockets))
-        except OSError:
-            return False
 
     def last_words(self):
         """Returns the line of the process's messages that names the reason."""
