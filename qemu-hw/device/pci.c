@@ -64,7 +64,7 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
      * Continues pending work, because frames are accepted or dropped from now
      * on.
      */
-    if ((!was_master && qrnic_bus_master(d)) ||
+    if (was_master != qrnic_bus_master(d) ||
         was_asleep != qrnic_asleep(d)) {
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         qrnic_kick(d);

@@ -39,13 +39,6 @@ static bool cable_receive(QrnicDevice *d)
         d->cable_full = false;
         qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     }
-    /*
-     * Without bus mastering the frame stays in the cable, because the device
-     * cannot store its data.
-     */
-    if (!lost && !qrnic_bus_master(d)) {
-        return false;
-    }
     qrnic_engine_take_frames(d->engine);
     for (unsigned i = 0; i < RECEIVE_BUDGET && qrnic_on_bus(d) &&
          !qrnic_engine_frames_taken(d->engine); i++) {

@@ -26,11 +26,7 @@ static bool net_can_receive(NetClientState *nc)
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         return false;
     }
-    /*
-     * Without bus mastering the frame stays in the backend, because the device
-     * cannot store its data.
-     */
-    return qrnic_bus_master(d);
+    return true;
 }
 
 static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
@@ -46,8 +42,7 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
      * calling net_can_receive(). The device may be entered, for example if this
      * frame responds to a frame that it sends now.
      */
-    if (!d->vm_running || !qrnic_bus_master(d) ||
-        !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
+    if (!d->vm_running || !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         return 0;

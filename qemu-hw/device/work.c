@@ -26,7 +26,7 @@
 
 bool qrnic_takes_no_frame(QrnicDevice *d)
 {
-    return !qrnic_is_plugged(d) || qrnic_asleep(d);
+    return !qrnic_is_plugged(d) || qrnic_asleep(d) || !qrnic_bus_master(d);
 }
 
 bool qrnic_enter(QrnicDevice *d)

@@ -66,8 +66,10 @@ void qrnic_command_rung(QrnicDevice *d);
  * qrnic_takes_no_frame:
  * @d: the device
  *
- * Returns: true if received frames are lost, because the device is unplugged or
- * asleep
+ * Returns: true if received frames are dropped, because the device is unplugged
+ * or asleep, or cannot store them without bus mastering. A frame that waited
+ * would block the transmit queue of its sender for as long as this guest has no
+ * driver.
  */
 bool qrnic_takes_no_frame(QrnicDevice *d);
 

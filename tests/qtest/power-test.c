@@ -181,12 +181,13 @@ static void test_d3hot(void)
 }
 
 /*
- * Tests that a frame which arrives while bus mastering is off waits in the
- * backend's queue.
+ * Tests that a frame which arrives while bus mastering is off is dropped, and
+ * that the repeated request gets its response.
  */
 static void test_no_bus_master_receive(void)
 {
     uint16_t command;
+    QrnicCqe cqe;
     Rig r;
 
     rig_start(&r, "", NULL);
@@ -197,19 +198,20 @@ static void test_no_bus_master_receive(void)
     peer_asks(&r);
     wire_silent(r.d);
     qpci_config_writew(r.d->pci, PCI_COMMAND, command);
+    wire_silent(r.d);
+    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
+    peer_asks(&r);
     peer_answered(&r);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DMA_ERRORS), ==, 0);
     rig_stop(&r);
 }
 
 /*
- * Tests two adapters on a hub, of which one has no driver. Frames to this
- * adapter wait until it is unplugged.
+ * Tests that an adapter without driver on a hub does not stop the sender of a
+ * frame.
  */
-static void test_unplug_on_hub(void)
+static void test_no_driver_on_hub(void)
 {
-    QPCIDevice *port;
-    uint8_t exp;
     QrnicCqe cqe;
     Rig r;
     Wqe w;
@@ -217,9 +219,7 @@ static void test_unplug_on_hub(void)
 
     rig_start(&r, "netdev=one -netdev hubport,id=one,hubid=0 "
               "-netdev hubport,id=two,hubid=0 "
-              "-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off "
-              "-device pcie-root-port,id=above,bus=pcie.0,addr=06.0 "
-              "-device qrnic,id=other,bus=above,netdev=two", NULL);
+              "-device qrnic,id=other,netdev=two", NULL);
     qp_create(r.d, &qp, QRNIC_QPT_RC, r.pd, r.page, &r.recv_cq, &r.recv_cq, 5,
               3, 0);
     qp_connect(r.d, &qp, NULL);
@@ -229,14 +229,6 @@ static void test_unplug_on_hub(void)
     settle(r.d);
     w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
     sq_post(r.d, &qp, &w);
-    settle(r.d);
-    g_assert_false(cq_poll(r.d, &r.recv_cq, &cqe));
-
-    port = qpci_device_find(r.d->bus, QPCI_DEVFN(6, 0));
-    exp = qpci_find_capability(port, PCI_CAP_ID_EXP, 0);
-    qpci_config_writew(port, exp + PCI_EXP_SLTCTL, PCI_EXP_SLTCTL_PWR_OFF |
-                       PCI_EXP_SLTCTL_PWR_IND_OFF);
-    g_free(port);
     cq_wait(r.d, &r.recv_cq, &cqe);
     g_assert_cmpuint(cqe.qpn, ==, qp.number);
     rig_stop(&r);
@@ -249,5 +241,5 @@ void add_power_tests(void)
     qtest_add_func("qrnic/power/d3hot", test_d3hot);
     qtest_add_func("qrnic/power/no-bus-master-receive",
                    test_no_bus_master_receive);
-    qtest_add_func("qrnic/power/unplug-on-hub", test_unplug_on_hub);
+    qtest_add_func("qrnic/power/no-driver-on-hub", test_no_driver_on_hub);
 }
