@@ -2,7 +2,7 @@
 # Targets are in the first guest, and the second one compares their data with the data that it sent. 22-dynamic does
 # this within one guest.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=dgram --nic qrnic:link=stream --timeout 400
+# guest: --guests 2 --nic qrnic:link=dgram --nic qrnic:link=stream --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Runs dynamic connections within a guest by both versions of IP. Also kills a process while its initiators and
 # targets are in use.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic --timeout 300
+# guest: --guests 1 --nic qrnic --timeout 900
 # guest errors: command-failed
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

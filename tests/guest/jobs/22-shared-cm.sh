@@ -3,7 +3,7 @@
 # repeats and corrupts frames. The peer of card 1 is Soft-RoCE, which does not support shared connections. The devices
 # have few queue pairs, so that a leaked carrier makes a later test fail.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=dgram,max-qp=48 --nic rxe/qrnic:link=dgram --wire loss=0.5,reorder=0.5,repeat=0.5,corrupt=0.3,spare=mads,seed=11 --timeout 500
+# guest: --guests 2 --nic qrnic:link=dgram,max-qp=48 --nic rxe/qrnic:link=dgram --wire loss=0.5,reorder=0.5,repeat=0.5,corrupt=0.3,spare=mads,seed=11 --timeout 900
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -2,7 +2,7 @@
 # the first guest has one shared connection to all processes of the second. All bytes are compared, with and without
 # selective repeat, by both versions of IP. 22-shared does this within one guest.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 400
+# guest: --guests 2 --nic qrnic:link=dgram --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=7 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -2,7 +2,7 @@
 # Also kills a process, and removes the device of a process, while its members are in use. The device has few queue
 # pairs, so that a leaked queue pair makes a later test fail.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic,max-qp=128 --timeout 300
+# guest: --guests 1 --nic qrnic,max-qp=128 --timeout 900
 # Some commands fail on purpose. After a reset of its device a process continues to ring doorbells for some time.
 #
 # guest errors: command-failed dma-failed doorbell-queue

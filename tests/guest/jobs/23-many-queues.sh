@@ -1,7 +1,7 @@
 # Creates, connects and uses many connections in one guest, on a device that caches only 64 contexts, in both modes of
 # the context cache. 23-queues-64k uses the maximum number of queue pairs.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic,max-qp=66000,context-cache=64 --nic qrnic,max-qp=66000,context-cache=64,context-stations=0 --timeout 300
+# guest: --guests 1 --nic qrnic,max-qp=66000,context-cache=64 --nic qrnic,max-qp=66000,context-cache=64,context-stations=0 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

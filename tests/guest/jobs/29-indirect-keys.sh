@@ -1,7 +1,7 @@
 # Uses indirect keys: the test of the provider within a guest by both versions of IP. Also kills a process while its
 # keys are valid and in use.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic --timeout 300
+# guest: --guests 1 --nic qrnic --timeout 900
 # guest errors: piece-refused
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,7 +1,7 @@
 # Disconnects and reconnects the cable under load. RDMA and TCP survive a short time; after a long one a queue pair
 # fails.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --timeout 300
+# guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Changes the MAC address while the port is up. The GIDs of IP addresses stay, and their entries in the device get the
 # new address, on the port and on a VLAN.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --timeout 300
+# guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

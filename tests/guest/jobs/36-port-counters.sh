@@ -1,7 +1,7 @@
 # Checks the counters of the port for performance management. Monitors read them in sysfs; a fabric manager reads and
 # sets them by MADs.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --timeout 400
+# guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Counts traffic of queue pairs by iproute2. Counters are bound manually, by type and by process, and the port counts
 # the sum.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic --timeout 400
+# guest: --guests 1 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Uses link retransmission between two guests, on a wire that loses, corrupts, repeats and reorders frames. The ends
 # agree, all frames have numbers, and neither the transport nor TCP detects a loss.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=dgram,link-retransmission=on --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=11 --mtu 9000 --timeout 400
+# guest: --guests 2 --nic qrnic:link=dgram,link-retransmission=on --wire loss=1,reorder=0.5,repeat=0.5,corrupt=0.3,seed=11 --mtu 9000 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,6 +1,6 @@
 # Uses the Ethernet function between two guests: ping, jumbo frames, VLAN, TCP by iperf3.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --mtu 9000 --timeout 300
+# guest: --guests 2 --nic qrnic --mtu 9000 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

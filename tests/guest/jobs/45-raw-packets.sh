@@ -2,7 +2,7 @@
 # receives RoCEv2, and tcpdump shows it.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed cq-overrun
-# guest: --guests 2 --nic qrnic --timeout 400
+# guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Checks offloads of the Ethernet function that ethtool controls: segmentation of TCP by the device, verified by
 # tcpdump, and moderation of interrupts.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --timeout 300
+# guest: --guests 2 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,6 +1,6 @@
 # Uses XDP on the Ethernet function of guest 1: programs pass, drop, return and redirect the frames of guest 2.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --cpus 2 --timeout 300
+# guest: --guests 2 --nic qrnic --cpus 2 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

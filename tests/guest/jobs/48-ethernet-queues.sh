@@ -2,7 +2,7 @@
 # and the distribution under traffic.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
-# guest: --guests 2 --nic qrnic --cpus 2 --timeout 400
+# guest: --guests 2 --nic qrnic --cpus 2 --timeout 900
 # files: verbs/queue_stats.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -2,7 +2,7 @@
 # Guest 1 also forwards joined packets to guest 2. No segments are joined if the feature is disabled. All received
 # bytes are compared.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=cable --timeout 400
+# guest: --guests 2 --nic qrnic:link=cable --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

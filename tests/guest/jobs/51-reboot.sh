@@ -1,6 +1,6 @@
 # Restarts a guest without restarting QEMU. The adapter must start as after power-on.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic --timeout 300
+# guest: --guests 1 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -7,7 +7,7 @@
 # After a reset of the link, a process continues to ring doorbells until the driver has unmapped its doorbell page.
 #
 # guest errors: doorbell-page
-# guest: --guests 1 --nic qrnic,port.x-speed=2_5 --nic qrnic --timeout 400
+# guest: --guests 1 --nic qrnic,port.x-speed=2_5 --nic qrnic --timeout 900
 # full
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,7 +1,7 @@
 # Runs the adapter behind an IOMMU, so that it can access only memory that the driver has mapped. The program
 # tools/check-newest runs the other jobs of one guest in this way.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic --nic qrnic --cpus 2 --qemu-arg=-device --qemu-arg=intel-iommu --append=intel_iommu=on --timeout 300
+# guest: --guests 1 --nic qrnic --nic qrnic --cpus 2 --qemu-arg=-device --qemu-arg=intel-iommu --append=intel_iommu=on --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -4,7 +4,7 @@
 # Impossible numbers make the driver reset the device, and the Ethernet function may ring a doorbell at that time.
 #
 # guest errors: command-failed doorbell-queue
-# guest: --guests 1 --nic qrnic,device-memory-size=128M --timeout 400 --allow-report "probe with driver"
+# guest: --guests 1 --nic qrnic,device-memory-size=128M --timeout 900 --allow-report "probe with driver"
 # files: verbs/commands.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

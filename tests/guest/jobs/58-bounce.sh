@@ -1,7 +1,7 @@
 # Makes the kernel copy all DMA to bounce buffers, as in confidential guests. Verbs of a process fail at once, with a
 # reason in the log. The Ethernet interface and users of RDMA in the kernel work.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --append=swiotlb=65536,force --timeout 300
+# guest: --guests 2 --nic qrnic --append=swiotlb=65536,force --timeout 900
 # files: verbs/bounce.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

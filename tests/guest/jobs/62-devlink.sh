@@ -2,7 +2,7 @@
 # administrator.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: command-failed dma-failed doorbell-queue key-refused
-# guest: --guests 1 --nic qrnic --timeout 200
+# guest: --guests 1 --nic qrnic --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Tests atomic writes, flushes and device memory with Soft-RoCE as the peer. The flushes of Soft-RoCE have a different
 # ICRC (manual, Wire format).
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic/rxe --device-prop icrc=soft-roce --timeout 400
+# guest: --guests 2 --nic qrnic/rxe --device-prop icrc=soft-roce --timeout 900
 # files: verbs/remote_memory.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -1,6 +1,6 @@
 # Runs the tests of 71-remote-memory between two qrnic adapters, with the standard ICRC. Both have device memory.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --timeout 400
+# guest: --guests 2 --nic qrnic --timeout 900
 # files: verbs/remote_memory.py
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

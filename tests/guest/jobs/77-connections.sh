@@ -1,7 +1,7 @@
 # Makes a thousand connections at once by the connection manager, over a cable. Each must be fast enough that its peer
 # does not time out.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=cable --timeout 300
+# guest: --guests 2 --nic qrnic:link=cable --timeout 900
 # files: cm.sh
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

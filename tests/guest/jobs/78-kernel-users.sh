@@ -1,7 +1,7 @@
 # Runs users of RDMA in the kernel between two guests: NVMe over Fabrics, with separate and with shared receive
 # queues, and RDS. All transferred data is compared.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --memory 2048 --timeout 400
+# guest: --guests 2 --nic qrnic --memory 2048 --timeout 900
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 

@@ -1,7 +1,7 @@
 # Runs more users of RDMA in the kernel between two guests: NFS, iSCSI (iSER) and sockets (SMC-R). The program fio
 # verifies its reads, and the file system on the disk is checked afterwards.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic --memory 1536 --timeout 400
+# guest: --guests 2 --nic qrnic --memory 1536 --timeout 900
 # full
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
