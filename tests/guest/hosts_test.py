@@ -26,6 +26,13 @@ CASES = (
      ("cc@dd", "w: ")),
     ("an interface with an address", "host-wire add --uplink cc", 1, ("the interface has an address",)),
     ("no wire to remove", REMOVE, 1, ("there is no wire qrnic0",)),
+    *((f"a wire of which only {part} remains is removed", f"ip link add name qrnic0-br type bridge; ip link add name qrnic0-vx type vxlan id 7 "
+       f"dstport 4789 dev cc; ip tuntap add dev qrnic0 mode tap; for link in qrnic0 qrnic0-vx qrnic0-br; do "
+       f"[ $link = {part} ] || ip link delete dev $link; done; ip link show dev {part} && {REMOVE}{LINKS}", 0,
+       (f"{part}: ", "removed the wire qrnic0", "!qrnic0-br  ", "!qrnic0-vx  ", "!qrnic0  ")) for part in ("qrnic0", "qrnic0-vx", "qrnic0-br")),
+    ("an interface of another program is not removed", f"{REMOVE} --name dd; ip link show dev dd", 0, ("there is no wire dd", "dd@cc")),
+    ("a wire that another user may not remove", f"{ADD} && setpriv --bounding-set=-net_admin --inh-caps=-net_admin {REMOVE}", 1,
+     ("cannot remove qrnic0, qrnic0-vx, qrnic0-br: run as root",)),
     ("a wire that exists", f"{ADD}; {ADD}", 1, ("the interface qrnic0 exists",)),
     ("an MTU above that of the path", f"{ADD} --mtu 1451", 1, ("the path permits 1450",)),
     ("a peer without a route", "host-wire add --peer 198.51.100.1", 1, ("there is no route to 198.51.100.1",)),
