@@ -228,7 +228,7 @@ TABLE = {
     "tools/trend results --out trend.html": Covered("tests/trend/run", '"trend", "--out", target, directory', "the suite experiments runs it",
                                                     shown=("trend: # runs, # files left out, # ratios, # marks: trend.html",)),
     **{f"tools/publish {name}": Covered("tests/workflows/run", "commands_of_publish()", "the suites contract and experiments test the workflows")
-       for name in ("bench", "build", "image", "release")},
+       for name in ("bench", "check", "build", "image", "release", "latest")},
     "tools/bench --compare before.json": Covered("tests/guest/bench_test.py", '"--compare"', "topic 81-bench runs it without guests"),
     "tools/bench --provider": Run("boot"),
     "tools/bench --engine": Run("qtest", needs="valgrind"),
