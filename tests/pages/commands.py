@@ -68,6 +68,8 @@ TABLE = {
         "tools/check-newest", "export QEMU_VERSION=newest", "make check-newest builds the newest version; tools/check-versions tests the choice"),
     "tools/fetch-qemu --print newest": Covered(
         "tools/check-versions", '"fetch-qemu --print newest"', "this test uses an archive of its own", shown=("CACHE/src/qemu-#",)),
+    "tools/check-newest linux": Covered("tools/check", '{"newest": ("--if-built",)}',
+                                        "make check runs the tool with --if-built; without this option it fetches and builds a kernel"),
     "make manual": Run("quick"),
     "QRNIC_ACCEL=tcg tools/guest -c 'uname -r'": Run("boot"),
     "make install DESTDIR=/tmp/stage": Run("boot", edit=(("/tmp/stage", '"$PWD/stage"'),), reason="the folder of the test"),
