@@ -33,9 +33,9 @@ skip() {
     [ "$GUEST" != 1 ] || echo "ok $tests - $1 # SKIP $2"
 }
 
-# fault_of linux|rdma-core VERSION NAME REASON: skips a test that fails because of another project's fault. The skip
-# is valid for that version only, as far as VERSION has digits. With any other version the test must run, and this
-# function fails.
+# fault_of linux|rdma-core VERSION NAME REASON [COMMAND]: skips a test that fails because of another project's fault. The
+# skip is valid for that version only, as far as VERSION has digits. With any other version the skip is valid if the
+# shell command COMMAND succeeds, which shows the fault. Otherwise the test must run, and this function fails.
 fault_of() {
     local version
     case $1 in
@@ -44,7 +44,8 @@ fault_of() {
     esac
     case $version in
         "$2"[.-]*) skip "$3" "$1 $2: $4" ;;
-        *) result 1 "$3: $1 $2 had a fault ($4), here is $version: write the test" ;;
+        *) [ -z "${5:-}" ] || ! bash -c "$5" || { skip "$3" "$1 $version: $4"; return; }
+            result 1 "$3: $1 $2 had a fault ($4), here is $version: write the test" ;;
     esac
 }
 

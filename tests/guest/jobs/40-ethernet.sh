@@ -40,10 +40,12 @@ pair "iperf3 over TCP, IPv6" 5201 "iperf3 -s -1" "iperf3 -6 -c guest1v6 -t 3"
 # it closes its socket is not counted.
 datagrams() { awk -v which="$1" '/^Udp:/ { if (!n++) split($0, name); else for (i in name) if (name[i] == which) print $i }' /proc/net/snmp; }
 dropped() { ethtool -S "$NIC0" | awk '$1 == "eth_rx_no_queue:" { print $2 }'; }
-in=$(datagrams InDatagrams) errors=$(datagrams InErrors) out=$(datagrams OutDatagrams) no_queue=$(dropped)
+# NoPorts counts datagrams that arrive after the server has ended.
+rejected() { echo $(($(datagrams InErrors) + $(datagrams NoPorts))); }
+in=$(datagrams InDatagrams) errors=$(rejected) out=$(datagrams OutDatagrams) no_queue=$(dropped)
 pair "iperf3 over UDP" 5201 "iperf3 -s -1" "iperf3 -u -b $((20000 / TIME_FACTOR))K -c guest1 -t $((3 * TIME_FACTOR))"
 sent=$(($(datagrams OutDatagrams) - out)) arrived=$(($(datagrams InDatagrams) - in))
-lost=$(($(datagrams InErrors) - errors + $(dropped) - no_queue))
+lost=$(($(rejected) - errors + $(dropped) - no_queue))
 barrier datagrams "$sent"
 status=0
 if [ "$GUEST" = 1 ]; then
