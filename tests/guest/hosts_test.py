@@ -2,12 +2,16 @@
 
 The tool runs in network namespaces. The files are tested as far as that is possible without libvirt and a cluster. The
 scripts of the pods run, each pod in a namespace, with a program that only shows its arguments in place of each engine.
+The suite image runs them again in the OCI image, with the real device.
 
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -41,6 +45,15 @@ CASES = (
     ("no interface remains after a failure", f"ip link add name vx77 type vxlan id 77 dstport 4789 dev cc; {ADD}{LINKS}", 0,
      ("host-wire: ip link add name qrnic0-vx", "!qrnic0-br", "vx77")),
 )
+# Root of a container has these capabilities and no others.
+WIRE_SECURITY = {"runAsUser": 0, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}}
+QEMU_XML = "{http://libvirt.org/schemas/domain/qemu/1.0}"
+# A device that makes its socket and shows its arguments
+DEVICE = """#!/usr/bin/python3
+import socket, sys
+print("qrnic-device", *sys.argv[1:], flush=True)
+socket.socket(socket.AF_UNIX).bind(sys.argv[sys.argv.index("--socket") + 1])
+"""
 FAKE = '#!/bin/sh\necho "${0##*/} $*"\n'
 DNS = '#!/bin/sh\n[ "$2" = qrnic-1.qrnic ] && echo "192.0.2.2 STREAM qrnic-1"\n'
 
@@ -84,6 +97,24 @@ class Tests:
         self.report.result(device[0] == "qrnic" and '"vfio-user-pci"' in names["libvirt-process.xml"][-1] and
                            names["libvirt.xml"][0] == names["libvirt-process.xml"][0], "hosts: the domains have a qrnic at the same place")
 
+    def apparmor(self):
+        """The rules of docs/use/hosts.md name the files of the domains, and apparmor_parser compiles them if it is installed."""
+        with open(os.path.join(self.root, "docs", "use", "hosts.md"), encoding="utf-8") as file:
+            rules = re.findall(r"^(/\S+) (\w+),$", file.read(), re.MULTILINE)
+        with open(os.path.join(self.files, "libvirt-process.xml"), encoding="utf-8") as file:
+            socket = re.search(r'"path":"([^"]+)"', file.read())[1]
+        wanted = ((socket, "rw"), ("/usr/lib/qrnic/prebuilt/qemu/bin/qemu-system-x86_64", "rmix"), ("/usr/lib/qrnic/prebuilt/qemu/share/qemu/x", "r"),
+                  ("/usr/local/lib/qrnic/bin/qemu-system-x86_64", "PUx"))
+        patterns = [(re.compile(re.sub(r"[{},*]+", lambda match: {"{": "(", "}": ")", ",": "|", "*": "[^/]*", "**": ".*"}[match[0]], path)), right)
+                    for path, right in rules]
+        missing = [one for one in wanted if not any(right == one[1] and pattern.fullmatch(one[0]) for pattern, right in patterns)]
+        self.report.result(not missing, "hosts: the rules for AppArmor name the socket and the QEMU", details=[str(missing), str(rules)])
+        parser = shutil.which("apparmor_parser", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        if parser:
+            text = "".join(f"  {path} {right},\n" for path, right in rules if right != "PUx")
+            done = subprocess.run([parser, "-Q", "-K", "-S"], input=f"profile qrnic-test {{\n{text}}}\n".encode(), capture_output=True, check=False)
+            self.report.result(done.returncode == 0 and done.stdout, "hosts: apparmor_parser compiles the rules", details=[done.stderr.decode(errors="replace")])
+
     def pods(self):
         """Runs the scripts of the containers as pod qrnic-0, whose peer is qrnic-1."""
         try:
@@ -100,6 +131,9 @@ class Tests:
         good = (mounts == {volume["name"] for volume in pod["volumes"]} and service["metadata"]["name"] == workload["spec"]["serviceName"]
                 and service["spec"]["selector"] == labels == workload["spec"]["selector"]["matchLabels"])
         self.report.result(good, "hosts: the manifest's volumes, names and labels agree", details=[str(mounts), str(labels)])
+        rights = {name: one.get("securityContext") for name, one in containers.items()}
+        self.report.result(rights == {"wire": WIRE_SECURITY, "qrnic-device": WIRE_SECURITY, "guest": None},
+                           "hosts: the containers of the wire have the right NET_ADMIN, and no other", details=[str(rights)])
         with tempfile.TemporaryDirectory(prefix="qrnic-hosts-") as folder:
             for name, text in (("getent", DNS), ("qrnic-device", FAKE), ("qemu-system-x86_64", FAKE)):
                 path = os.path.join(folder, name)
@@ -113,9 +147,58 @@ class Tests:
                 self.in_host(f"the container {name} of the manifest", f"set -e\n{script.replace('rm -f', ': rm -f')}", 0, texts, folder)
 
 
+    def kubevirt(self):
+        """Runs the hook and the sidecar of a KubeVirt guest. The hook gets the domain libvirt.xml, which has arguments of its own."""
+        try:
+            import yaml  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.report.result(True, "hosts: the guest of KubeVirt", " # SKIP needs python3-yaml")
+            return
+        with open(os.path.join(self.files, "kubevirt.yaml"), encoding="utf-8") as file:
+            service, config, guest = yaml.safe_load(file)["items"]
+        (sidecar,) = json.loads(guest["metadata"]["annotations"]["hooks.kubevirt.io/hookSidecars"])
+        hook = sidecar["configMap"]
+        names = (service["metadata"]["name"], service["spec"]["selector"], hook["name"], [volume["name"] for volume in guest["spec"]["volumes"]])
+        self.report.result(names == (guest["spec"]["subdomain"], guest["metadata"]["labels"], config["metadata"]["name"],
+                                     [disk["name"] for disk in guest["spec"]["domain"]["devices"]["disks"]]) and hook["key"] in config["data"] and
+                           guest["metadata"]["name"] == guest["spec"]["hostname"] and hook["hookPath"] == "/usr/bin/onDefineDomain",
+                           "hosts: names and labels of the KubeVirt guest agree", details=[str(names)])
+        with open(os.path.join(self.files, "libvirt.xml"), encoding="utf-8") as file:
+            before = ElementTree.fromstring(file.read())
+        with tempfile.TemporaryDirectory(prefix="qrnic-hosts-") as folder:
+            hooks = os.path.join(folder, "hooks")
+            os.mkdir(hooks)
+            for name, text in (("onDefineDomain", config["data"][hook["key"]]), ("qrnic-device", DEVICE), ("sidecar-shim", FAKE),
+                               ("getent", DNS.replace("qrnic-1.qrnic", "guest2.qrnic"))):
+                path = os.path.join(folder, name)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.chmod(path, 0o755)
+            changed = os.path.join(folder, "domain.xml")
+            done = subprocess.run([os.path.join(folder, "onDefineDomain"), "--vmi", "{}", "--domain", ElementTree.tostring(before, encoding="unicode")],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=100)
+            with open(changed, "w", encoding="utf-8") as file:
+                file.write(done.stdout)
+            after = ElementTree.fromstring(done.stdout) if done.returncode == 0 else before
+            words = [[word.get("value") for word in domain.iter(f"{QEMU_XML}arg")] for domain in (before, after)]
+            added = words[1][len(words[0]):]
+            place = json.loads(added[3])["socket"]["path"] if len(added) == 4 else ""
+            self.report.result(words[1][:len(words[0])] == words[0] and added[1].startswith("pcie-root-port,id=qrnic-port,") and
+                               after.find("memoryBacking/source").get("type") == "memfd" and after.find("memoryBacking/access").get("mode") == "shared" and
+                               [one.tag for one in before] == [one.tag for one in after if one.tag != "memoryBacking"],
+                               "hosts: the hook of KubeVirt adds the device and shared memory", details=[done.stderr, *added])
+            if shutil.which("virt-xml-validate"):
+                done = subprocess.run(["virt-xml-validate", changed, "domain"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+                self.report.result(done.returncode == 0, "hosts: the domain behind the hook is valid", details=[done.stdout + done.stderr])
+            # The folder of the sidecar is the folder hook-sidecar-0 of QEMU.
+            script = sidecar["args"][0].replace("/var/run/kubevirt-hooks", hooks).replace("/sidecar-shim", os.path.join(folder, "sidecar-shim"))
+            self.in_host("the sidecar of KubeVirt", f"set -e\n({script})\ntest -S {place.replace('/var/run/kubevirt-hooks/hook-sidecar-0', hooks) or '/absent'} && echo there",
+                         0, ("remote.host=guest2.qrnic,", "sidecar-shim --version v1alpha3", "there"), folder)
+
+
 def run(root, report, stopped):
     """Runs the tests until stopped() is true."""
     tests = Tests(str(root), report)
-    for group in (tests.wire, tests.domains, tests.pods):
+    for group in (tests.wire, tests.domains, tests.apparmor, tests.pods, tests.kubevirt):
         if not stopped():
             group()
