@@ -21,10 +21,16 @@ NET = ("ip link add name cc type veth peer name dd; ip address add 192.0.2.1/24 
 ADD = "host-wire add --owner daemon --peer 192.0.2.2 --peer 192.0.2.3"
 REMOVE = "host-wire remove"
 LINKS = "; ip -brief link show type bridge; ip -brief link show type vxlan; ip -brief link show type tun"
+# Opens the tap of the argument, as QEMU does
+OPEN_TAP = "import fcntl, struct, sys; fcntl.ioctl(open('/dev/net/tun', 'r+b', buffering=0), 0x400454ca, struct.pack('16sH22x', sys.argv[1].encode(), 0x1002))"
 # name, script, exit status, texts in the output; a text that begins with "!" must be absent
 CASES = (
     ("a wire to two hosts", f"{ADD} && bridge fdb show dev qrnic0-vx && ip link show master qrnic0-br", 0,
      ("the guests need at most MTU 1450", "dst 192.0.2.2 ", "dst 192.0.2.3 ", "qrnic0: ", "qrnic0-vx: ")),
+    ("only root opens the tap by default", "host-wire add --peer 192.0.2.2 && host-wire add --name own --owner daemon --peer 192.0.2.2 --id 78; "
+     "for tap in qrnic0 own; do for user in root daemon; do setpriv --reuid $user --clear-groups --bounding-set=-all,+dac_override --inh-caps=-all,+dac_override --ambient-caps=-all,+dac_override "
+     f"/usr/bin/python3 -c {shlex.quote(OPEN_TAP)} $tap && echo $user opens $tap; done; done", 0,
+     ("root opens qrnic0", "!daemon opens qrnic0", "daemon opens own", "!root opens own")),
     ("a wire is removed", f"{ADD} && {REMOVE}{LINKS}", 0, ("removed the wire qrnic0", "!qrnic0-br", "!qrnic0-vx")),
     ("a wire by an interface of the host", "ip address flush dev cc; host-wire add --name w --uplink cc && ip link show master w-br", 0,
      ("cc@dd", "w: ")),
