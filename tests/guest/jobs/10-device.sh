@@ -38,7 +38,7 @@ try "the provider's own test with direct WQEs" "QRNIC_DIRECT_WQE=Yes qrnic-provi
 try "structures of direct verbs, and other providers" "qrnic-direct-test $RDMA0"
 try "all sizes within the limits" "set -o pipefail; qrnic-limits-test $RDMA0 | tee limits.log && ! grep SKIP limits.log"
 dma_errors 1
-try "and they were used" "wait_until 5 eval '[ \$(cat $counter) -gt 0 ]'"
+try "and they were used" "wait_until 20 eval '[ \$(cat $counter) -gt 0 ]'"
 if modinfo kernel_verbs >/dev/null 2>&1; then
     # One test needs a queue pair of a process.
     ibv_rc_pingpong -d "$RDMA0" -g "$(gid_index "$RDMA0" 4)" >/dev/null 2>&1 &
@@ -74,8 +74,8 @@ fi
 # The monitor of QEMU can disconnect and reconnect the link.
 host_qmp '{"execute":"set_link","arguments":{"name":"nic0","up":false}}' >/dev/null
 try "the port goes down with its link" \
-    "wait_until 5 eval \"ibv_devinfo | grep -q PORT_DOWN\" && ethtool $NIC0 | grep -q 'Link detected: no'"
+    "wait_until 20 eval \"ibv_devinfo | grep -q PORT_DOWN\" && ethtool $NIC0 | grep -q 'Link detected: no'"
 host_qmp '{"execute":"set_link","arguments":{"name":"nic0","up":true}}' >/dev/null
-try "and comes up again" "wait_until 5 eval \"ibv_devinfo | grep -q PORT_ACTIVE\""
+try "and comes up again" "wait_until 20 eval \"ibv_devinfo | grep -q PORT_ACTIVE\""
 kernel_clean "the kernel log is clean"
 finish

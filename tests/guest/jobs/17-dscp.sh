@@ -74,7 +74,7 @@ marked() {
     if [ "$GUEST" = 1 ]; then
         roce_capture -d "$RDMA0" >wire.pcap 2>wire.log &
         sniffer=$!
-        wait_until 10 grep -q capturing wire.log
+        wait_until 20 grep -q capturing wire.log
     fi
     "$@"
     if [ "$GUEST" = 1 ]; then

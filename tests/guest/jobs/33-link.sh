@@ -45,8 +45,8 @@ wait_until 20 flows && kill -0 "$process" "$tcp"
 together $? "RDMA and TCP traffic is running"
 status=0
 if [ "$GUEST" = 2 ]; then
-    link false && wait_until 5 port_is DOWN && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 0 ] && sleep 1 || status=1
-    link true && wait_until 5 port_is ACTIVE || status=2
+    link false && wait_until 20 port_is DOWN && [ "$(cat "/sys/class/net/$NIC0/carrier")" = 0 ] && sleep 1 || status=1
+    link true && wait_until 20 port_is ACTIVE || status=2
 fi
 together $status "the link and the port go down and up under load"
 status=0
@@ -70,7 +70,7 @@ if [ "$GUEST" = 2 ]; then
     link false
     wait "$process" && status=1
     grep -Eqi 'retry|status 12|Completion with error' load.log || status=2
-    link true && wait_until 5 port_is ACTIVE || status=3
+    link true && wait_until 20 port_is ACTIVE || status=3
     [ $status = 0 ] || show load.log
 fi
 together $status "a queue pair fails after its retries"

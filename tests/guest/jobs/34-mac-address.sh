@@ -36,7 +36,7 @@ new_address() {
 ip link add link "$NIC0" name vlan7 type vlan id 7
 ip addr add "10.78.0.$GUEST/24" dev vlan7
 ip link set vlan7 up
-wait_until 10 vlan_gid v2 && wait_until 10 vlan_gid v1
+wait_until 20 vlan_gid v2 && wait_until 10 vlan_gid v1
 together $? "the VLAN has a GID"
 connected "before"
 new_address "$NIC0" "52:54:00:99:00:0$GUEST"

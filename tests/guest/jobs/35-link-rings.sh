@@ -15,8 +15,8 @@ while ethtool -G "$NIC0" rx 256 && ethtool -G "$NIC0" rx 512; do :; done 2>rings
 rings=$!
 status=0
 for ((i = 0; i < 8; i++)); do
-    if ! { link false && wait_until 5 carrier_is 0 && port_is DOWN; }; then status=1; break; fi
-    if ! { link true && wait_until 5 carrier_is 1 && port_is ACTIVE; }; then status=2; break; fi
+    if ! { link false && wait_until 20 carrier_is 0 && port_is DOWN; }; then status=1; break; fi
+    if ! { link true && wait_until 20 carrier_is 1 && port_is ACTIVE; }; then status=2; break; fi
 done
 kill -0 $rings || status=3
 kill $rings 2>/dev/null

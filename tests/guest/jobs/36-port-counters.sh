@@ -48,7 +48,7 @@ if [ "$GUEST" = 2 ]; then
     # shellcheck disable=SC2317  # called through wait_until
     carrier_is() { [ "$(cat "/sys/class/net/$NIC0/carrier")" = "$1" ]; }
     before=$(cat "$counters/link_downed")
-    link false && wait_until 5 carrier_is 0 && link true && wait_until 5 carrier_is 1 || status=1
+    link false && wait_until 20 carrier_is 0 && link true && wait_until 20 carrier_is 1 || status=1
     [ "$(cat "$counters/link_downed")" = $((before + 1)) ] || status=2
 fi
 together $status "a link that goes down is counted"

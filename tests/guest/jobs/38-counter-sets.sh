@@ -77,7 +77,7 @@ wait_until 20 sends
 lqpn=$(sender)
 try "a queue pair is bound by its number" "rdma statistic qp bind link $link lqpn $lqpn"
 counts() { [ "$(of_qp roce_tx_packets)" -gt 50 ]; }
-wait_until 10 counts
+wait_until 20 counts
 result $? "and counts in the new counter"
 counter=$(rdma -j statistic qp show link "$link" | python3 -c "import json, sys; print(json.load(sys.stdin)[0]['cntn'])")
 try "it is unbound" "rdma statistic qp unbind link $link cntn $counter lqpn $lqpn"

@@ -75,7 +75,7 @@ barrier long
 too_long() { [ "$(cat "/sys/class/net/$NIC0/statistics/rx_length_errors")" -ge 3 ]; }
 export -f too_long
 status=0
-[ "$GUEST" = 2 ] || wait_until 10 too_long || { status=1; ip -s -s link show "$NIC0" | sed 's/^/# /'; }
+[ "$GUEST" = 2 ] || wait_until 20 too_long || { status=1; ip -s -s link show "$NIC0" | sed 's/^/# /'; }
 together $status "frames that the device drops are counted for the netdev"
 # Writeback may use RDMA, so the workqueue of events must wait neither for RTNL nor for memory.
 ip link set "$NIC0" down

@@ -10,7 +10,7 @@
 
 ip addr add "10.99.$GUEST.1/24" dev "$NIC0"
 ip route add default via "10.99.$GUEST.2"
-wait_until 10 gid_index "$RDMA0" 4 >/dev/null
+wait_until 20 gid_index "$RDMA0" 4 >/dev/null
 gid=$(gid_index "$RDMA0" 4)
 
 for options in "-s 1" "-s 4096" "-s 65536 -n 200" "-e"; do

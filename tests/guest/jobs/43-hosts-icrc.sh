@@ -7,7 +7,7 @@
 
 ip addr add "10.99.$GUEST.1/24" dev "$NIC0"
 ip route add default via "10.99.$GUEST.2"
-wait_until 10 gid_index "$RDMA0" 4 >/dev/null
+wait_until 20 gid_index "$RDMA0" 4 >/dev/null
 gid=$(gid_index "$RDMA0" 4)
 dropped=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/rx_drop_icrc
 

@@ -9,7 +9,7 @@
 # shellcheck source=tests/guest/cm.sh
 . /etc/qrnic/cm.sh
 
-wait_until 10 gid_index "$RDMA0" 4 >/dev/null
+wait_until 20 gid_index "$RDMA0" 4 >/dev/null
 gid=$(gid_index "$RDMA0" 4)
 counters=/sys/class/infiniband/$RDMA0/ports/1/hw_counters
 

@@ -42,7 +42,7 @@ traffic 8
 sleep 2
 for kind in correctable:RCVR nonfatal:POISON_TLP; do
     seen=$(dmesg | wc -l) status=0
-    inject 0 "${kind#*:}" && wait_until 10 counted "${kind%:*}" || status=1
+    inject 0 "${kind#*:}" && wait_until 20 counted "${kind%:*}" || status=1
     result $status "the kernel counts an error that is ${kind%:*}"
 done
 try "and recovers without a reset" "dmesg | grep 'device recovery successful'"

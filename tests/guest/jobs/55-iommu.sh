@@ -26,7 +26,7 @@ ip netns add far
 ip link set "$NIC1" netns far
 ip -n far addr add 10.77.0.99/24 dev "$NIC1"
 ip -n far link set "$NIC1" up
-try "Ethernet from one adapter to another" "wait_until 5 ping -c 1 -W 1 10.77.0.99 && ping -q -c 50 -i 0.02 -s 1400 10.77.0.99 | grep ' 0% packet loss'"
+try "Ethernet from one adapter to another" "wait_until 20 ping -c 1 -W 1 10.77.0.99 && ping -q -c 50 -i 0.02 -s 1400 10.77.0.99 | grep ' 0% packet loss'"
 ip netns del far
 for nic in nic0 nic1; do
     counters $nic >counters.log

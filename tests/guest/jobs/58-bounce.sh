@@ -36,7 +36,7 @@ transfer() {
 both "ping" "ping -q -c 20 -i 0.02 -s 1400 guest$PEER"
 transfer "TCP over the Ethernet interface"
 ip link set "$NIC0" mtu 9000
-both "frames longer than a page" "wait_until 5 ping -c 1 -W 1 -s 8900 -M do guest$PEER"
+both "frames longer than a page" "wait_until 20 ping -c 1 -W 1 -s 8900 -M do guest$PEER"
 transfer "TCP with frames longer than a page"
 ip link set "$NIC0" mtu 1500
 

@@ -42,7 +42,7 @@ host_up() {
     modprobe nvme-rdma || return 1
     echo "transport=rdma,traddr=10.77.0.$PEER,trsvcid=4420,nqn=disk,hostid=$id,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$id" \
         >/dev/nvme-fabrics || return 2
-    wait_until 10 disk
+    wait_until 30 disk
 }
 
 # Fails no test if a controller does not exist, because the kernel deletes it together with its device.
@@ -155,10 +155,10 @@ users_end() {
     for program in "${programs[@]}"; do
         [ "$GUEST" = 2 ] || wait_until 60 ended "$program" || status=1
         kill "$program" 2>/dev/null
-        wait_until 10 ended "$program" || status=1
+        wait_until 30 ended "$program" || status=1
     done
     kill $group 2>/dev/null
-    wait_until 10 ended $group || status=2
+    wait_until 30 ended $group || status=2
     [ $status = 0 ] || { show rping-server.log; show rping-client.log; }
     together $status "$lost: the programs end"
 }

@@ -73,7 +73,7 @@ result $? "and reports it"
 # Otherwise the watchdog of the stack reports frames that a dead device does not send.
 # shellcheck disable=SC2317  # called through wait_until
 detached() { ip link set "$NIC0" mtu 1400 2>&1 | grep 'No such device'; }
-wait_until 10 detached
+wait_until 20 detached
 result $? "the network device is detached until then"
 try "congestion control can be neither read nor set meanwhile" "! cat $cc/np_enable && ! echo 3 >$cc/rp_threshold"
 try "until the administrator requests it" "devlink health recover $device reporter fw_fatal"

@@ -95,7 +95,7 @@ capture_start() {
     [ "$GUEST" = 1 ] || return
     roce_capture -d "$RDMA0" >wire.pcap 2>wire.log &
     sniffer=$!
-    wait_until 10 grep -q capturing wire.log
+    wait_until 20 grep -q capturing wire.log
 }
 capture_tagged() {
     local status=0

@@ -11,6 +11,6 @@
 synchronizing() { grep -qh ":$(printf %04X 7471) [0-9A-F:]* 0A " /proc/net/tcp; }
 
 tool "cmtime, 1000 connections" synchronizing "cmtime -b 10.77.0.1 -c 1000" "cmtime -s 10.77.0.1 -c 1000"
-try "no object of them is left" "wait_until 10 eval '! rdma resource show qp | grep -q \"type RC\"'"
+try "no object of them is left" "wait_until 20 eval '! rdma resource show qp | grep -q \"type RC\"'"
 kernel_clean "the kernel logs are clean"
 finish
