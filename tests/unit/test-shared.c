@@ -340,6 +340,129 @@ static void test_slow_carrier(void)
     shared_free(w);
 }
 
+/* Times at which the wire begins to transport inner packets of each node */
+static int64_t lost_until[2];
+
+static bool loses_at_first(Shared *w, unsigned from, const QrnicPacket *p)
+{
+    return p->t.opcode != QRNIC_OP_ENCAPSULATED ||
+           w->sim->now >= lost_until[from];
+}
+
+/* Creates carriers with 537 ms, and a member with 67 ms and these retries. */
+#define CARRIER_TIME (4096ll << 17)
+
+static Shared *slow_carriers_new(unsigned retries)
+{
+    SimConnect c = sim_connect_default();
+    Shared *w;
+
+    c.timeout = 17;
+    c.retry_cnt = 7;
+    w = carriers_new(0, &c);
+    c.timeout = 14;
+    c.retry_cnt = retries;
+    member_init(w, 0, &c);
+    w->members = 1;
+    return w;
+}
+
+/*
+ * Tests a carrier that delivers the request of a member by its last
+ * transmission. The peer's carrier does the same with the response. Neither
+ * carrier fails, so the member does not fail either.
+ */
+static void test_last_transmissions(gconstpointer retries)
+{
+    Shared *w = slow_carriers_new(GPOINTER_TO_UINT(retries));
+    PairEnd *a = &w->end[0][0], *b = &w->end[0][1];
+    int64_t start = w->sim->now;
+
+    lost_until[0] = start + 7 * CARRIER_TIME - 2 * SIM_MS;
+    lost_until[1] = start + 14 * CARRIER_TIME - 2 * SIM_MS;
+    w->sees = loses_at_first;
+    post(a, b, QRNIC_WQE_RDMA_READ, 0, SLICE / 2, 5 * MTU);
+    settle(w);
+    expect_cqe(a->qp, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpmem(a->data, 5 * MTU, b->data + SLICE / 2, 5 * MTU);
+    g_assert_cmpint(w->sim->now, >=, lost_until[1]);
+    /* The second request has fresh retries. */
+    expect_works(w, 0);
+    shared_free(w);
+}
+
+/*
+ * Tests requests to a queue pair that does not exist. The member fails in the
+ * time of the manual. Meanwhile it also responds to requests of its peer, so
+ * that one of its packets always has no ACK yet.
+ */
+static void test_never_responds(gconstpointer retries)
+{
+    unsigned n = GPOINTER_TO_UINT(retries);
+    Shared *w = slow_carriers_new(n);
+    PairEnd *a = &w->end[0][0], *b = &w->end[0][1];
+    QrnicQp *qp = qrnic_qp_get(w->sim->node[0].engine, a->qp->number);
+    int64_t start = w->sim->now, least = start + 9 * CARRIER_TIME;
+    int64_t delivery = 2 * 200 * SIM_MS;
+
+    w->sim->latency = delivery / 2;
+    qp->attr.dest_qpn = 0x7777;
+    while (sim_query(a->qp).state != QRNIC_QPS_ERR) {
+        post(a, b, QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
+        post(b, a, QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
+        run_us(w, 50000);
+        g_assert_cmpint(w->sim->now, <=,
+                        least + (n + 1) * delivery + 100 * SIM_MS);
+    }
+    g_assert_cmpint(w->sim->now, >=, least);
+    g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TIMEOUTS), ==, n + 1);
+    expect_status(a->qp, QRNIC_WC_RETRY_EXC_ERR);
+    expect_state(w->carrier[0], QRNIC_QPS_RTS);
+    settle(w);
+    shared_free(w);
+}
+
+/*
+ * Tests that a member whose peer does not exist fails, although other members
+ * keep the queue of the carrier full.
+ */
+static void test_never_responds_crowded(void)
+{
+    Shared *w = slow_carriers_new(0);
+    PairEnd *a = &w->end[0][0], *b = &w->end[0][1];
+    QrnicQp *qp = qrnic_qp_get(w->sim->node[0].engine, a->qp->number);
+    int64_t end = w->sim->now + 10 * CARRIER_TIME;
+    unsigned outstanding[4] = { 0 };
+    QrnicCqe cqe;
+
+    for (unsigned m = 1; m < 4; m++) {
+        member_init(w, m, NULL);
+        w->members++;
+    }
+    w->sim->latency = 20 * SIM_MS;
+    qp->attr.dest_qpn = 0x7777;
+    post(a, b, QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
+    while (sim_query(a->qp).state != QRNIC_QPS_ERR) {
+        for (unsigned m = 1; m < 4; m++) {
+            SimQp *q = w->end[m][0].qp;
+
+            while (sim_poll(q, &cqe)) {
+                g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+                outstanding[m]--;
+            }
+            while (outstanding[m] < 16) {
+                send_to(w, m, QRNIC_WQE_RDMA_WRITE, SLICE / 2);
+                outstanding[m]++;
+            }
+        }
+        run_us(w, 5000);
+        g_assert_cmpint(w->sim->now, <=, end);
+    }
+    expect_status(a->qp, QRNIC_WC_RETRY_EXC_ERR);
+    settle(w);
+    shared_free(w);
+}
+
 /* Scheduling */
 
 /* Tests that all members are scheduled, even if one has much to send. */
@@ -619,6 +742,20 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/not-ready", test_not_ready);
     g_test_add_func("/shared/error-of-one", test_error_of_one);
     g_test_add_func("/shared/slow-carrier", test_slow_carrier);
+    g_test_add_data_func("/shared/last-transmissions/0", GUINT_TO_POINTER(0),
+                         test_last_transmissions);
+    g_test_add_data_func("/shared/never-responds/0", GUINT_TO_POINTER(0),
+                         test_never_responds);
+    g_test_add_data_func("/shared/last-transmissions/1", GUINT_TO_POINTER(1),
+                         test_last_transmissions);
+    g_test_add_data_func("/shared/never-responds/1", GUINT_TO_POINTER(1),
+                         test_never_responds);
+    g_test_add_data_func("/shared/last-transmissions/7", GUINT_TO_POINTER(7),
+                         test_last_transmissions);
+    g_test_add_data_func("/shared/never-responds/7", GUINT_TO_POINTER(7),
+                         test_never_responds);
+    g_test_add_func("/shared/never-responds/crowded",
+                    test_never_responds_crowded);
     g_test_add_func("/shared/turns", test_turns);
     g_test_add_func("/shared/turn-of-the-first", test_turn_of_the_first);
     g_test_add_func("/shared/woken-in-vain", test_woken_in_vain);

@@ -88,10 +88,10 @@ typedef struct QrnicOutput {
     void (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                  uint8_t *payload, uint32_t payload_len);
     /*
-     * Returns true if a sent packet may still be in the device. NULL: packets
-     * leave the device at once.
+     * Returns true if no response can have been requested yet, because the
+     * requests are still in the device. NULL: packets leave the device at once.
      */
-    bool (*has_unsent)(const QrnicQp *qp);
+    bool (*has_unsent)(QrnicEngine *e, QrnicQp *qp);
     /*
      * Returns the least time in ns of all transmissions of a request together,
      * because the output itself may need this time to deliver the response.

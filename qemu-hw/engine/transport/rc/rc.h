@@ -76,6 +76,13 @@ bool qrnic_requester_idle(const QrnicQp *qp);
 /* Returns true if no read, atomic or flush is in flight. */
 bool qrnic_requester_has_no_read(const QrnicQp *qp);
 uint32_t qrnic_requester_next_psn(const QrnicQp *qp);
+/* Returns the oldest PSN without a response; the next PSN if there is none. */
+uint32_t qrnic_requester_oldest_psn(const QrnicQp *qp);
+/*
+ * Restarts the transport timer, because an output that buffers packets has
+ * delivered a request that needs a response.
+ */
+void qrnic_requester_delivered(QrnicEngine *e, QrnicQp *qp);
 /* Sends at most one packet. Returns false if no request can be sent now. */
 bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp);
 /**

@@ -104,7 +104,11 @@ static void message_free(QrnicEngine *e, void *object)
 static void message_complete(QrnicEngine *e, QrnicQp *qp, void *object,
                              uint8_t status, uint8_t syndrome)
 {
-    message_free(e, object);
+    if (status == QRNIC_WC_SUCCESS) {
+        qrnic_encapsulated_acknowledged(e, object);
+    } else {
+        message_free(e, object);
+    }
 }
 
 static const QrnicMessageSource encapsulated_source = {

@@ -35,6 +35,7 @@ static void disown(QrnicEncapsulated *p)
 {
     if (p->member) {
         QLIST_REMOVE(p, of_member);
+        p->member->requests -= p->request;
         p->member = NULL;
     }
 }
@@ -45,6 +46,40 @@ void qrnic_encapsulated_free(QrnicEngine *e, QrnicEncapsulated *p)
     p->carrier->kept--;
     e->qps->encapsulated_bytes -= packet_size(p);
     packet_put(e, p);
+}
+
+/*
+ * Returns true if the peer has a request of the latest transmission whose
+ * response would be progress.
+ */
+static bool is_delivered(const QrnicMember *m)
+{
+    return m->delivered &&
+           qrnic_psn_diff(m->delivered_psn,
+                          qrnic_requester_oldest_psn(m->qp)) >= 0;
+}
+
+void qrnic_encapsulated_acknowledged(QrnicEngine *e, QrnicEncapsulated *p)
+{
+    QrnicMember *m = p->asks ? p->member : NULL;
+    uint32_t psn = p->last_psn;
+
+    qrnic_encapsulated_free(e, p);
+    if (!m || qrnic_psn_diff(psn, qrnic_requester_oldest_psn(m->qp)) < 0) {
+        return;
+    }
+    /*
+     * The peer's carrier has all its time for the response, because otherwise
+     * the time that this carrier needed would be missing. Later requests do not
+     * restart the timer, so that it expires if the peer never responds.
+     */
+    if (!is_delivered(m)) {
+        m->delivered = true;
+        m->delivered_psn = psn;
+        qrnic_requester_delivered(e, m->qp);
+    } else if (qrnic_psn_diff(psn, m->delivered_psn) > 0) {
+        m->delivered_psn = psn;
+    }
 }
 
 static void open_packet_drop(QrnicEngine *e, QrnicCarrier *c)
@@ -261,6 +296,7 @@ void qrnic_carrier_introduce(QrnicEngine *e, QrnicCarrier *c)
     p->carrier = c;
     p->room = p->len = 0;
     p->member = NULL;
+    p->request = p->asks = false;
     enqueue(e, c, p);
 }
 
@@ -286,8 +322,20 @@ static void member_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     QrnicEncapsulated *p = c->open_packet;
     const QrnicOpcodeInfo *info = qrnic_opcode_info(t->opcode);
 
-    if (!(info->flags & QRNIC_OPF_RESPONSE)) {
+    p->request = !(info->flags & QRNIC_OPF_RESPONSE);
+    p->asks = p->request && t->ack_req;
+    p->last_psn = t->psn;
+    if (p->request) {
         qrnic_pace_charge(e, qp, payload_len);
+        m->requests++;
+        if (t->opcode == QRNIC_OP_RC_READ_REQUEST) {
+            p->last_psn = qrnic_psn_add(t->psn, qrnic_psn_count(t->dma_len,
+                                        qrnic_qp_mtu(qp)) - 1);
+        }
+        /* Another transmission needs a delivery and a time of its own. */
+        if (t->psn == qrnic_requester_oldest_psn(qp)) {
+            m->delivered = false;
+        }
     }
     c->open_packet = NULL;
     p->len = qrnic_packet_finish_inner(p->data, payload, payload_len);
@@ -300,9 +348,15 @@ static void member_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
     enqueue(e, c, p);
 }
 
-static bool member_has_unsent(const QrnicQp *qp)
+/*
+ * Packets of the responder are ignored, because a member that always responds
+ * would never notice that its peer does not.
+ */
+static bool member_has_unsent(QrnicEngine *e, QrnicQp *qp)
 {
-    return !QLIST_EMPTY(&qp->member->packets);
+    return !is_delivered(qp->member) &&
+           (qp->member->requests ||
+            qrnic_path_wait(e, qp) != QRNIC_LIST_READY);
 }
 
 /*

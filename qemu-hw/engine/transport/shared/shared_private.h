@@ -26,6 +26,9 @@ struct QrnicEncapsulated {
     QLIST_ENTRY(QrnicEncapsulated) of_member;
     QrnicCarrier *carrier;
     QrnicMember *member;        /* NULL: the member has left */
+    bool request;
+    bool asks;                  /* request that needs a response */
+    uint32_t last_psn;          /* last PSN that this request uses */
     uint32_t len, room;
     uint8_t data[];             /* from the BTH on, without an ICRC */
 };
@@ -50,6 +53,13 @@ struct QrnicMember {
     uint64_t waits_since;       /* place among waiting members; 0: none */
     /* packets without acknowledgement */
     QLIST_HEAD(, QrnicEncapsulated) packets;
+    uint32_t requests;          /* requests among these packets */
+    /*
+     * The peer has a request that needs a response, with this last PSN, of the
+     * latest transmission
+     */
+    bool delivered;
+    uint32_t delivered_psn;
 };
 
 /* members.c: the queue of packets, and members */
@@ -58,6 +68,8 @@ void qrnic_carrier_queue_clear(QrnicEngine *e, QrnicCarrier *c);
 /* Returns the oldest packet of the queue, which the caller frees; or NULL. */
 QrnicEncapsulated *qrnic_carrier_dequeue(QrnicCarrier *c);
 void qrnic_encapsulated_free(QrnicEngine *e, QrnicEncapsulated *p);
+/* Frees a packet that the peer's carrier QP has acknowledged. */
+void qrnic_encapsulated_acknowledged(QrnicEngine *e, QrnicEncapsulated *p);
 /* Returns the next member to fail, in ERR; or NULL. */
 QrnicMember *qrnic_carrier_next_failing(QrnicCarrier *c);
 void qrnic_member_carrier_failed(QrnicEngine *e, QrnicQp *qp,

@@ -59,6 +59,13 @@ void qrnic_requester_deadline(QrnicEngine *e, QrnicQp *qp)
                         QRNIC_DEADLINE_NEVER);
 }
 
+void qrnic_requester_delivered(QrnicEngine *e, QrnicQp *qp)
+{
+    if (qrnic_requester_may_run(qp)) {
+        qrnic_requester_deadline(e, qp);
+    }
+}
+
 /*
  * Handles an expired timer of selective repeat, which may send a probe. Returns
  * false without selective repeat, or if the transport timer has expired, too.
@@ -294,8 +301,9 @@ void qrnic_requester_timer(QrnicEngine *e, QrnicQp *qp)
      * While a slow wire has not accepted the packets, no peer can have answered
      * them. A retransmission would only make the queue before the wire longer.
      */
-    waits = qrnic_path_wait(e, qp) != QRNIC_LIST_READY ||
-            (qp->out->has_unsent && qp->out->has_unsent(qp));
+    waits = qp->out->has_unsent && r->cursor_psn != r->una ?
+            qp->out->has_unsent(e, qp) :
+            qrnic_path_wait(e, qp) != QRNIC_LIST_READY;
     if (looked(e, qp, waits)) {
         return;
     }

@@ -181,6 +181,11 @@ uint32_t qrnic_requester_next_psn(const QrnicQp *qp)
     return qp->requester->next_psn;
 }
 
+uint32_t qrnic_requester_oldest_psn(const QrnicQp *qp)
+{
+    return qp->requester->una;
+}
+
 void qrnic_requester_init(QrnicEngine *e, QrnicQp *qp)
 {
     qp->requester = g_new0(QrnicRequester, 1);
