@@ -43,7 +43,7 @@ nothing_left() { [ "$(detailed .)" = 0 ]; }
 loop() {
     QRNIC_SELECTIVE_REPEAT=1 "qrnic-$1-test" "$RDMA0" "$gid4" loop >loop.log &
     process=$!
-    wait_until 60 grep -q '# loop' loop.log
+    wait_until 60 grep -q '# loop' loop.log || { cat loop.log; return 1; }
 }
 # shellcheck disable=SC2317
 killed() {
@@ -69,6 +69,8 @@ killed_unknowing() {
     local process
     for _ in 1 2 3; do
         loop sharing || return
+        rdma -dd resource show qp
+        cat loop.log
         [ "$(detailed '"drv_carrier":')" = 8 ] || return
         [ "$(rdma -j -dd resource show qp | tr '{' '\n' | grep -o '"drv_carrier":[0-9]*' | sort -u | wc -l)" = 2 ] || return
         kill -9 "$process"
