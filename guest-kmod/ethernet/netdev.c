@@ -282,6 +282,11 @@ static void qrnic_eth_setup(struct qrnic_eth *eth)
 	netdev->netdev_ops = &qrnic_netdev_ops;
 	netdev->ethtool_ops = &qrnic_ethtool_ops;
 	netdev->stat_ops = &qrnic_stat_ops;
+	/*
+	 * A peer that accepts no frame blocks the device for 4 seconds, and for
+	 * longer if the host stops the device meanwhile.
+	 */
+	netdev->watchdog_timeo = 15 * HZ;
 	netdev->min_mtu = QRNIC_MIN_MTU;
 	netdev->max_mtu = min3(port.max_mtu, QRNIC_MAX_MTU,
 			       qrnic_rx_max_mtu(caps->max_sge));

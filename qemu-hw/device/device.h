@@ -123,6 +123,11 @@ struct QrnicDevice {
     QEMUTimer *timer;
     struct QrnicLink *link;     /* link retransmission, or NULL */
     QEMUTimer *link_timer;
+    /* set while the wire is busy */
+    QEMUTimer *wire_timer;
+    uint32_t wire_steps;        /* expirations of the timer in this time */
+    /* the wire has been busy for so long that its frames are dropped */
+    bool wire_blocked;
 
     QrnicDeviceState state;
     QrnicKicks kicks;

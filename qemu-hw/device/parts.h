@@ -197,15 +197,15 @@ void qrnic_doorbell_events_process(QrnicDevice *d);
  * qrnic_port_init:
  * @d: the device
  *
- * Creates the link state machine if the property link-retransmission is on. Not
- * entered.
+ * Creates the timer of a busy wire, and the link state machine if the property
+ * link-retransmission is on. Not entered.
  */
 void qrnic_port_init(QrnicDevice *d);
 /**
  * qrnic_port_stop:
  * @d: the device
  *
- * Cancels the timer at unplug. The link is used until qrnic_port_cleanup(). Not
+ * Cancels the timers at unplug. The link is used until qrnic_port_cleanup(). Not
  * entered.
  */
 void qrnic_port_stop(QrnicDevice *d);
@@ -213,7 +213,7 @@ void qrnic_port_stop(QrnicDevice *d);
  * qrnic_port_cleanup:
  * @d: the device
  *
- * Frees the link state machine. Not entered.
+ * Frees the timer and the link state machine. Not entered.
  */
 void qrnic_port_cleanup(QrnicDevice *d);
 /**

@@ -30,13 +30,72 @@ QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_ESTABLISHED -
 QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_RX_GAPS -
                   QRNIC_COUNTER_LINK_TX_FRAMES != QRNIC_LINK_RX_GAPS);
 
+/*
+ * Time for which the device waits for a wire that accepts no frame, 4 seconds.
+ * The transmit watchdog of a kernel expires after 5 seconds. The time is
+ * counted in steps. Otherwise a host that stops all processes for a moment
+ * would leave the peer no time to accept frames before the timer expires.
+ */
+#define BUSY_STEP_NS (250 * SCALE_MS)
+#define BUSY_STEPS 16
+
+/*
+ * Sends a frame to the wire. Returns false if the wire is busy. The frame is
+ * dropped if the wire is blocked, because a real link does not wait for its
+ * receiver.
+ */
+static bool wire_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    if (d->wire_blocked) {
+        qrnic_count(d->engine, QRNIC_COUNTER_TX_DROP_LINK, 1);
+        return true;
+    }
+    if (d->wire->send(d, frame, len)) {
+        return true;
+    }
+    if (!timer_pending(d->wire_timer)) {
+        d->wire_steps = 0;
+        timer_mod(d->wire_timer, qrnic_clock_ns(d) + BUSY_STEP_NS);
+    }
+    return false;
+}
+
+static void wire_notify(QrnicDevice *d)
+{
+    if (d->link) {
+        qrnic_link_wire_ready(d->link);
+    } else {
+        qrnic_engine_wire_ready(d->engine);
+    }
+}
+
+/* Handles a step of the time for which the wire has been busy. */
+static void wire_step(QrnicDevice *d)
+{
+    if (++d->wire_steps < BUSY_STEPS) {
+        timer_mod(d->wire_timer, qrnic_clock_ns(d) + BUSY_STEP_NS);
+        return;
+    }
+    trace_qrnic_wire_blocked(d->name);
+    d->wire_blocked = true;
+    wire_notify(d);
+}
+
+static void wire_timer_fired(void *opaque)
+{
+    QrnicDevice *d = opaque;
+
+    qrnic_pending_add(d, QRNIC_PENDING_WIRE_TIMER);
+    qrnic_kick(d);
+}
+
 /* Operations of the link */
 
 static bool env_send(void *opaque, const uint8_t *frame, size_t len)
 {
     QrnicDevice *d = opaque;
 
-    return !qrnic_on_bus(d) || d->wire->send(d, frame, len);
+    return !qrnic_on_bus(d) || wire_send(d, frame, len);
 }
 
 static void env_deliver(void *opaque, const uint8_t *frame, size_t len)
@@ -133,6 +192,7 @@ void qrnic_port_init(QrnicDevice *d)
         .timer_arm = env_timer_arm, .random = env_random, .count = env_count,
     };
 
+    d->wire_timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, wire_timer_fired, d);
     if (d->link_retransmission) {
         config.name = d->name;
         memcpy(config.mac, d->conf.macaddr.a, sizeof(config.mac));
@@ -143,6 +203,7 @@ void qrnic_port_init(QrnicDevice *d)
 
 void qrnic_port_stop(QrnicDevice *d)
 {
+    timer_del(d->wire_timer);
     if (d->link) {
         timer_del(d->link_timer);
     }
@@ -152,6 +213,7 @@ void qrnic_port_cleanup(QrnicDevice *d)
 {
     qrnic_link_free(d->link);
     timer_free(d->link_timer);
+    timer_free(d->wire_timer);
 }
 
 void qrnic_port_set_link(QrnicDevice *d, bool up)
@@ -172,16 +234,15 @@ void qrnic_port_link_reset(QrnicDevice *d)
 bool qrnic_port_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
     return d->link ? qrnic_link_send(d->link, frame, len) :
-                     d->wire->send(d, frame, len);
+                     wire_send(d, frame, len);
 }
 
 void qrnic_port_wire_ready(QrnicDevice *d)
 {
-    if (d->link) {
-        qrnic_link_wire_ready(d->link);
-    } else {
-        qrnic_engine_wire_ready(d->engine);
-    }
+    timer_del(d->wire_timer);
+    qrnic_pending_take(d, QRNIC_PENDING_WIRE_TIMER);
+    d->wire_blocked = false;
+    wire_notify(d);
 }
 
 bool qrnic_port_can_receive(const QrnicDevice *d)
@@ -217,11 +278,15 @@ bool qrnic_port_has_frames(QrnicDevice *d)
 
 bool qrnic_port_idle(const QrnicDevice *d)
 {
-    return !(d->pending & (QRNIC_PENDING_LINK_TIMER | QRNIC_PENDING_LINK_RUN));
+    return !(d->pending & (QRNIC_PENDING_LINK_TIMER | QRNIC_PENDING_LINK_RUN |
+                           QRNIC_PENDING_WIRE_TIMER));
 }
 
 void qrnic_port_work(QrnicDevice *d)
 {
+    if (qrnic_pending_take(d, QRNIC_PENDING_WIRE_TIMER)) {
+        wire_step(d);
+    }
     if (qrnic_pending_take(d, QRNIC_PENDING_LINK_TIMER)) {
         qrnic_link_timer(d->link);
     }

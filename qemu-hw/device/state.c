@@ -207,7 +207,7 @@ static const char *pending_name(QrnicPending bit)
 {
     static const char *const names[] = {
         "work", "receive", "timer", "link change", "wire ready", "link timer",
-        "link run",
+        "link run", "wire timer",
     };
 
     return names[ctz32(bit)];

@@ -43,7 +43,8 @@ typedef enum QrnicPending {
     QRNIC_PENDING_WIRE = 1 << 4,        /* the wire accepts frames again */
     QRNIC_PENDING_LINK_TIMER = 1 << 5,  /* the timer of the link expired */
     QRNIC_PENDING_LINK_RUN = 1 << 6,    /* the link has work */
-    QRNIC_PENDING_ALL = (1 << 7) - 1,
+    QRNIC_PENDING_WIRE_TIMER = 1 << 7,  /* the timer of a busy wire expired */
+    QRNIC_PENDING_ALL = (1 << 8) - 1,
 } QrnicPending;
 
 /**

@@ -615,6 +615,106 @@ static void test_backpressure(void)
     rig_stop(&r);
 }
 
+/* Posts 16 frames. The last one is signaled. */
+static void post_frames(Rig *r)
+{
+    for (int i = 0; i < 16; i++) {
+        Wqe w = wqe_begin(QRNIC_WQE_SEND, i == 15 ? QRNIC_WQEF_SIGNALED : 0);
+
+        wqe_eth(&w, &(QrnicEthSeg) { 0 });
+        wqe_data(&w, r->mr.start, 1000, r->mr.key);
+        sq_write(r->d, &r->qp, &w);
+    }
+    sq_publish(r->d, &r->qp);
+    sq_ring(r->d, &r->qp);
+    settle(r->d);
+}
+
+/*
+ * Tests a peer that accepts no frame. The sender waits for 4 seconds, and then
+ * its frames are dropped, until the peer accepts frames again.
+ */
+static void test_blocked(void)
+{
+    uint8_t got[PEER_FRAME_MAX];
+    unsigned posted = 0;
+    uint64_t dropped;
+    QrnicCqe cqe;
+    Rig r;
+
+    eth_start(&r, "", 0);
+    do {
+        g_assert_cmpuint(posted, <, 4096);
+        post_frames(&r);
+        posted += 16;
+    } while (cq_poll(r.d, &r.send_cq, &cqe));
+    for (unsigned ms = 250; ms < 4000; ms += 250) {
+        qtest_clock_step(r.d->qts, 250 * 1000 * 1000);
+        settle(r.d);
+        g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
+    }
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_DROP_LINK), ==, 0);
+    qtest_clock_step(r.d->qts, 250 * 1000 * 1000);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+    post_frames(&r);
+    cq_wait(r.d, &r.send_cq, &cqe);
+    posted += 16;
+    dropped = counter(r.d, QRNIC_COUNTER_TX_DROP_LINK);
+    g_assert_cmpuint(dropped, >=, 16);
+    for (unsigned i = 0; i < posted - dropped; i++) {
+        g_assert_cmpuint(wire_receive(r.d, got), ==, 1000);
+    }
+    wire_silent(r.d);
+    /* The frames of the time without room are lost, but no later frame. */
+    for (unsigned i = 0; i < 4; i++) {
+        post_frames(&r);
+        for (unsigned k = 0; k < 16; k++) {
+            g_assert_cmpuint(wire_receive(r.d, got), ==, 1000);
+        }
+        cq_wait(r.d, &r.send_cq, &cqe);
+    }
+    wire_silent(r.d);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_DROP_LINK), ==, dropped);
+    rig_stop(&r);
+}
+
+/*
+ * Tests a peer that accepts frames only each 3.75 seconds. No frame is lost,
+ * because the peer is slow but not blocked.
+ */
+static void test_slow_wire(void)
+{
+    uint8_t got[PEER_FRAME_MAX];
+    unsigned posted = 0;
+    QrnicCqe cqe;
+    Rig r;
+
+    eth_start(&r, "", 0);
+    for (unsigned round = 0; round < 3; round++) {
+        do {
+            g_assert_cmpuint(posted, <, 4096);
+            post_frames(&r);
+            posted += 16;
+        } while (cq_poll(r.d, &r.send_cq, &cqe));
+        for (unsigned i = 0; i < 15; i++) {
+            qtest_clock_step(r.d->qts, 250 * 1000 * 1000);
+            settle(r.d);
+        }
+        /* A socket has room again only after most of its frames. */
+        for (unsigned keep = posted / 8; posted > keep; posted--) {
+            g_assert_cmpuint(wire_receive(r.d, got), ==, 1000);
+        }
+        cq_wait(r.d, &r.send_cq, &cqe);
+    }
+    for (; posted; posted--) {
+        g_assert_cmpuint(wire_receive(r.d, got), ==, 1000);
+    }
+    wire_silent(r.d);
+    g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_DROP_LINK), ==, 0);
+    rig_stop(&r);
+}
+
 void add_ethernet_tests(void)
 {
     qtest_add_func("qrnic/ethernet/transmit", test_transmit);
@@ -637,4 +737,6 @@ void add_ethernet_tests(void)
     qtest_add_func("qrnic/ethernet/roce-not-ours", test_roce_not_ours);
     qtest_add_func("qrnic/ethernet/link-down", test_link_down);
     qtest_add_func("qrnic/ethernet/backpressure", test_backpressure);
+    qtest_add_func("qrnic/ethernet/blocked", test_blocked);
+    qtest_add_func("qrnic/ethernet/slow-wire", test_slow_wire);
 }
