@@ -535,6 +535,14 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 		 */
 		if (!budget && qrnic_tx_has_frames(tx, &cqe))
 			break;
+		/*
+		 * The CQ has an entry for each block of the ring. So the device
+		 * must be able to use this entry before another processor can
+		 * post in the blocks that the completion frees.
+		 */
+		cq->consumer++;
+		qrnic_cq_consume(&cq->ring, cq->consumer);
+		dma_wmb();
 		if (FIELD_GET(QRNIC_CQE_STATUS_MASK, le32_to_cpu(cqe.control)))
 			errors++;
 		if (!qrnic_tx_complete(channel, &cqe, budget, &packets, &bytes,
@@ -544,11 +552,8 @@ int qrnic_tx_poll(struct napi_struct *napi, int budget)
 					    le32_to_cpu(cqe.index));
 			errors++;
 		}
-		cq->consumer++;
 		done++;
 	}
-	if (done)
-		qrnic_cq_consume(&cq->ring, cq->consumer);
 
 	u64_stats_update_begin(&tx->stats.sync);
 	u64_stats_add(&tx->stats.packets, packets);
