@@ -395,10 +395,27 @@ static void accept_vmm(void *opaque)
     timer_mod(s->timer, s->limit_ms + 1);
 }
 
+/*
+ * Closes the connection without a reset of the socket, which would happen if
+ * messages were unread. A reset ends QEMU up to 11.1 by an assertion, because
+ * its client reports two errors then.
+ */
+static void hang_up(QrnicServer *s)
+{
+    shutdown(s->fd, SHUT_RDWR);
+    while (RETRY_ON_EINTR(recv(s->fd, s->buf, sizeof(s->buf),
+                               MSG_DONTWAIT)) > 0) {
+        continue;
+    }
+}
+
 static void leave(Notifier *notifier, void *data)
 {
     QrnicServer *s = container_of(notifier, QrnicServer, exit);
 
+    if (s->fd >= 0) {
+        hang_up(s);
+    }
     qrnic_meeting_leave(&s->meeting);
 }
 
