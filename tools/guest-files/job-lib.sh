@@ -145,12 +145,14 @@ host_qmp() {
     [ "${answer%% *}" = ok ]
 }
 
-# host_device ACTION [CARD]: acts on the device process of this guest's card (default 0), and prints the answer. Actions:
-# kill, stop (SIGSTOP), continue (SIGCONT), start (again after kill), status (running or ended), and plug. After device_del
-# of nic<CARD> by host_qmp, plug adds the card to this guest's QEMU again.
+# host_device ACTION [CARD [VALUE]]: acts on the device process of this guest's card (default 0), and prints the answer.
+# - pause: stops the process for VALUE seconds
+# - kill: SIGKILL; end: SIGTERM; start: starts the process after kill or end
+# - plug: adds the card to the empty port VALUE of this guest's QEMU
+# - status: prints running or ended
 host_device() {
     local answer
-    echo "device $1 ${2:-0}" >&8
+    echo "device $1 ${2:-0} ${3:-}" >&8
     read -r answer <&8
     echo "${answer#* }"
     [ "${answer%% *}" = ok ]

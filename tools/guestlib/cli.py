@@ -50,7 +50,7 @@ card I has 10.77.0.(N+10*I). Names: guestN, guestN-I, and guestNv6 for IPv6. Wit
 
 The job is a bash script with the variables GUEST, GUESTS, NIC0, RDMA0, ... and the functions
 of tools/guest-files/job-lib.sh: barrier NAME, gid_index DEVICE 4|6|link [v1], host_qmp JSON,
-host_switch [CARD] (the counters of qrnic-switch), host_device kill|stop|continue|start|plug|status [CARD]
+host_switch [CARD] (the counters of qrnic-switch), host_device pause|kill|end|start|plug|status [CARD [VALUE]]
 (with --device process), guest_reboot, wait_until SECONDS COMMAND..., wait_for_port PORT.
 
 Environment: QRNIC_QEMU   the private QEMU to use, also by device processes

@@ -9,6 +9,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,11 @@ PROGRAM = os.path.join(host.TOOLS, "device")
 INSIDE, PROCESS = FORMS = ("inside", "process")
 # Time limit until the process listens; a busy host may need long to load QEMU.
 SECONDS = 60
+# The actions of host_device
+ACTIONS = ("pause", "kill", "end", "start", "plug", "status")
+# QMP commands after which the process has read all messages. A run of its main loop reads 256 of them, and a socket
+# holds fewer than 300.
+ROUNDS = 8
 
 
 def memory_options(memory):
@@ -49,9 +55,12 @@ class DeviceProcess:
     def name(self):
         return f"qrnic-device of guest{self._guest.number}, card {self.nic.index},"
 
-    def client(self):
-        """Returns the device of the guest's QEMU that connects to the process, as -device and device_add have it."""
-        return {"driver": "vfio-user-pci", "id": f"nic{self.nic.index}", "bus": f"port{self.nic.index}",
+    def client(self, port=None):
+        """Returns the device of the guest's QEMU that connects to the process, as -device and device_add have it. QEMU
+        reports a lost device if a reply takes longer than x-msg-timeout, 5 s by default. A busy host may need longer.
+        """
+        return {"driver": "vfio-user-pci", "id": f"nic{self.nic.index}" + (f"-{port}" if port else ""),
+                "bus": port or f"port{self.nic.index}", "x-msg-timeout": 1000 * SECONDS,
                 "socket": {"type": "unix", "path": self._socket}}
 
     def client_options(self):
@@ -128,27 +137,52 @@ class DeviceProcess:
         return command.get("execute") in ("qom-get", "qom-set", "qom-list") and \
             str(arguments.get("path", "")).split("/")[-1] in ours
 
-    def act(self, action):
+    def act(self, action, value):
         """Executes an action of a job's host_device, and returns its answer."""
         running = self.process.poll() is None
+        if action not in ACTIONS:
+            return f"error {action} is none of {', '.join(ACTIONS)}"
         if action == "status":
             return f"ok {'running' if running else 'ended'}"
+        if action == "plug":
+            return self._guest.qmp(json.dumps({"execute": "device_add", "arguments": self.client(value)}))
+        if running == (action == "start"):
+            return f"error the process {'runs' if running else 'has ended'}"
         if action == "start":
-            if running:
-                return "error the process runs"
             self.start()
-        elif action == "plug":
-            return self._guest.qmp(json.dumps({"execute": "device_add", "arguments": self.client()}))
-        elif action in ("kill", "stop", "continue"):
-            if not running:
-                return "error the process has ended"
-            if action == "kill":
-                self.stop()
-            else:
-                self.process.send_signal(signal.SIGSTOP if action == "stop" else signal.SIGCONT)
+        elif action == "end":
+            self.end_expected = True
+            self.process.terminate()
+            self.process.wait()
+        elif action == "pause":
+            if not re.fullmatch(r"[0-9]{1,2}", value):
+                return "error pause needs the seconds, 0 to 99"
+            self._pause(int(value))
         else:
-            return f"error {action} is none of kill, stop, continue, start, plug, status"
+            self._kill_between_messages()
         return "ok"
+
+    def _pause(self, seconds):
+        """Stops the process, and continues it after these seconds. This is one action, because a guest whose process is
+        stopped waits for the reply of a register, and so requests no second action.
+        """
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            time.sleep(seconds)
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+    def _kill_between_messages(self):
+        """Kills the process while it has no unread message of the guest's QEMU. QEMU up to 11.1 would otherwise end by
+        an assertion, because its client reports two errors if the socket is reset.
+        """
+        self._guest.qmp('{"execute": "stop"}')
+        # The process reads its messages in the main loop that also answers these commands.
+        for _ in range(ROUNDS):
+            self.qmp({"execute": "query-status"})
+        self.stop()
+        self._guest.qmp('{"execute": "cont"}')
 
     def stop(self):
         self.end_expected = True

@@ -287,12 +287,12 @@ class Run:
 
     @staticmethod
     def _act(guest, rest):
-        """Executes the action of host_device: ACTION CARD"""
-        action, _, card = rest.partition(" ")
+        """Executes the action of host_device: ACTION CARD VALUE"""
+        action, card, value = (rest.split(" ") + ["", ""])[:3]
         for one in guest.devices:
             if str(one.nic.index) == card:
                 try:
-                    return one.act(action)
+                    return one.act(action, value)
                 except LaunchError as error:
                     return f"error {error}"
         return f"error no device process serves card {card}"
