@@ -138,6 +138,27 @@ class Tests:
             "other figures": again.returncode or Path(self.path("a.json")).read_bytes() == Path(self.path("b.json")).read_bytes(),
             "the table": "24.0x" in again.stdout}, again.stdout + again.stderr)
 
+    def by_process(self):
+        """Compares a device process with the device inside QEMU, without and with a stock QEMU."""
+        stock = Path(self.scratch.name) / "fetch-stock-qemu"
+        options = ["--no-build", "--rounds", "1", "--scope", "cable", "--metric", "process"]
+        self.says("".join(f"guest2: BENCH 1500 qrnic {name} {value}\n" for name, value in (
+            ("bandwidth", 900), ("rate", 80), ("write", 70), ("doorbell-write", 3), ("doorbell-read", 20))))
+        stock.write_text("#!/bin/sh\nexit 1\n", encoding="ascii")
+        stock.chmod(0o755)
+        before = self.bench(*options)
+        stock.write_text("#!/bin/sh\n", encoding="ascii")
+        done = self.bench(*options)
+        said = Path(f"{self.guest}.arguments").read_text(encoding="utf-8")
+        self.result("a device process beside the device inside QEMU", {
+            f"status {before.returncode} without a stock QEMU": before.returncode == 3 and "no stock QEMU" in before.stderr,
+            f"status {done.returncode}": done.returncode == 0,
+            "the rows": [line.split()[-2:] for line in done.stdout.splitlines() if "device process:" in line] ==
+                        [["0.5x", "reached"]] * 3 + [["3.00", "1.00x"], ["20.0", "1.00x"]],
+            "the forms": "--device process --nic qrnic:link=cable" in said and "--device inside --nic qrnic:link=cable" in said,
+        }, before.stderr + done.stdout + done.stderr)
+        self.says(SAID)
+
     def write_rows(self, name, *rows):
         with open(self.path(name), "w", encoding="utf-8") as file:
             json.dump([dict(zip(KEYS, row)) for row in rows], file)
@@ -308,7 +329,7 @@ def run(root, report, stopped):
     """Runs the tests until stopped() is true."""
     tests = Tests(root, report)
     try:
-        for group in (tests.table, tests.files, tests.compared, tests.plotted, tests.refused, tests.provider, tests.engine, tests.bad_guests,
+        for group in (tests.table, tests.files, tests.by_process, tests.compared, tests.plotted, tests.refused, tests.provider, tests.engine, tests.bad_guests,
                       tests.interrupted, tests.idle, tests.consistent):
             if not stopped():
                 group()

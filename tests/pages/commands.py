@@ -182,6 +182,8 @@ TABLE = {
         reason="the device runs until it is ended"),
     "tools/device --socket q.sock --cable c0 --trace 'qrnic_process_*'": Run(
         "boot", edit=(("tools/device", "timeout 20 tools/device"),), status=124, reason="the device runs until it is ended"),
+    "tools/bench --scope cable --metric process":
+        Covered("tests/guest/bench_test.py", '"--metric", "process"', "topic 81-bench runs the metric with a replacement of the guests"),
     # networks.md
     'make experiments OUT=results ONLY="loss reordering"': Covered("tools/check-experiments", "tools/experiments", "the suite experiments runs all"),
     "tests/guest/run --logs kept 66-lossy-wire": Covered("tools/check-newest", "tests/guest/run\" --logs", "the suite guest runs the job, newest the option"),

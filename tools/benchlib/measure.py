@@ -53,7 +53,7 @@ class Bench:
                 if measurement.where == "host":
                     self._memcpy(scope, mtu)
             self._pairs(plan)
-            ways = {"boot": self._boots, "idle": self._idle, "total": self._total}
+            ways = {"boot": self._boots, "process": self._process, "idle": self._idle, "total": self._total}
             for scope, mtu, measurement in plan:
                 if measurement.where in ways:
                     ways[measurement.where](scope, mtu, measurement)
@@ -116,12 +116,27 @@ class Bench:
             for mtu in metrics.BOTH:
                 names = [measurement.name for at, measurement in steps if at == mtu]
                 options += ["--env", f"METRICS_{mtu}={' '.join(names)}"]
-            for file in JOBS.glob("*"):
-                options += ["--file", f"{file}:/etc/qrnic/bench/{file.name}"]
-            for line in self.guest(*options, JOBS / "job.sh"):
+            for line in self.guest(*options, *job_files(), JOBS / "job.sh"):
                 if match := LINE.search(line):
                     mtu, device, metric, value = match.groups()
                     self.note(scope, mtu, metric, device, value)
+
+    def _process(self, scope, mtu, measurement):
+        """Measures a device process with a stock QEMU, and the device inside QEMU, one after the other in each round."""
+        if subprocess.run([TOOLS / "fetch-stock-qemu"], stdin=subprocess.DEVNULL, stdout=2, check=False).returncode:
+            self.say("there is no stock QEMU (see above), so a device process is not measured")
+            return
+        _, ours, _, guests = metrics.SCOPES[scope]
+        for _ in range(self.rounds):
+            for device, form in ((metrics.OURS, "process"), ("inside", "inside")):
+                values = {}
+                for line in self.guest("--device", form, "--nic", f"qrnic{ours}", "--mtu", "9000", *guests, "--timeout",
+                                       str(120 + PATIENCE * measurement.seconds), "--env", "ROUNDS=1", "--env", "DEVICES=qrnic",
+                                       "--env", f"METRICS_{mtu}=bandwidth rate write doorbell", *job_files(), JOBS / "job.sh"):
+                    if match := LINE.search(line):
+                        values[match[3]] = match[4]
+                for figure in measurement.figures:
+                    self.note(scope, mtu, figure.name, device, values.get(metrics.BY_PROCESS[figure.name], "nan"))
 
     def _memcpy(self, scope, mtu):
         """Measures libc's memcpy in one thread, between two areas that are in no cache."""
@@ -170,6 +185,11 @@ class Bench:
                     if line.startswith("BOOT "):
                         text = str(int(line.split()[1]) / 1000)
                 self.note(scope, mtu, measurement.name, device, text)
+
+
+def job_files():
+    """Returns the options that copy the files of the job into the guests."""
+    return [word for file in sorted(JOBS.glob("*")) for word in ("--file", f"{file}:/etc/qrnic/bench/{file.name}")]
 
 
 def switches(pid):

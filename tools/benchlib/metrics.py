@@ -75,6 +75,11 @@ def storage(name, title):
         16, GUESTS, ONE_MTU, default=False, memory=2048, explain=f"{title}: random reads by fio")
 
 
+INSIDE = (("inside", "", "inside"),)
+# The figures of a device process, and the metrics of the job that provide them
+BY_PROCESS = {"process-bandwidth": "bandwidth", "process-rate": "rate", "process-latency": "write", "process-write": "doorbell-write",
+              "process-read": "doorbell-read"}
+
 MEASUREMENTS = (
     Measurement("memcpy", (Figure("memcpy", "one thread's memcpy on the host, cold memory", "MiB/s", against=()),), 1,
                 CABLE, devices=("host",), where="host"),
@@ -102,6 +107,13 @@ MEASUREMENTS = (
     Measurement("boot", (Figure("boot", "power-on to a usable RDMA device", "s", True,
                                 (ROCE, ("none", "", "no adapter"))),),
                 BOOT_SECONDS, ("within",), ONE_MTU, (OURS, "soft-roce", "none"), where="boot"),
+    Measurement("process", (Figure("process-bandwidth", "device process: RDMA write, 64 KiB", "MiB/s", against=INSIDE),
+                            Figure("process-rate", "device process: RDMA write, 8 bytes", "thousand/s", against=INSIDE),
+                            Figure("process-latency", "device process: latency of a write, 8 bytes", "us", True, INSIDE),
+                            Figure("process-write", "device process: a doorbell (posted write)", "us", True, INSIDE),
+                            Figure("process-read", "device process: a read of a register", "us", True, INSIDE)),
+                14, CABLE, ONE_MTU, (OURS, "inside"), where="process",
+                explain="a device process with a stock QEMU, beside the device inside QEMU"),
     single("register", "1 GiB registered and deregistered", "ms", 5, True, scopes=("within",), mtus=ONE_MTU, memory=3072,
            default=False),
     single("queue-pairs", "16,380 queue pairs created, and destroyed", "s", 60, True, scopes=("within",), mtus=ONE_MTU,
@@ -150,6 +162,7 @@ GOALS = (
     Goal("idle", ("within",), 1, "over", "none"),
     Goal("tcp", ("dgram", "stream"), 1, against="virtio-net"),
     Goal("boot", ("within",), 0.5, "over", "none"),
+    *(Goal(name, CABLE, 0.5, against="inside") for name in ("process-bandwidth", "process-rate", "process-latency")),
     Goal("register", ("within",), 1),
     Goal("queue-pairs", ("within",), 1), Goal("queue-pairs", ("within",), 20, "most"),
     *(Goal(f"qps-rate/{count}", GUESTS, 0.8, against="qps-rate/1") for count in QUEUE_PAIRS[1:]),

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2153  # ROUNDS and METRICS_<mtu> come from tools/bench
 set -u
 
-declare -A device=([qrnic]=$RDMA0 [soft-roce]=$RDMA1) address=([qrnic]=0 [soft-roce]=1)
+declare -A device=([qrnic]=$RDMA0 [soft-roce]=${RDMA1:-}) address=([qrnic]=0 [soft-roce]=1)
 here=/etc/qrnic/bench
 turn=0
 # BASH_ENV is removed, because the programs need none of the job's functions.
@@ -77,6 +77,7 @@ one() {
         connections-1000) connections "${common[@]}" 1000 ;;
         tcp) tcp "${common[@]}" ;;
         register) register "${common[@]}" ;;
+        doorbell) doorbell "${common[@]}" ;;
         queue-pairs) queue_pairs "${common[@]}" ;;
         nvme) between nvme_up nvme_use nvme_down "${common[@]}" ;;
         nfs) between nfs_up nfs_use nfs_down "${common[@]}" ;;
@@ -88,14 +89,14 @@ one() {
 
 for mtu in 1500 9000; do
     names=METRICS_$mtu
-    [ -n "${!names}" ] || continue
+    [ -n "${!names:-}" ] || continue
     ip link set "$NIC0" mtu $mtu
-    ip link set "$NIC1" mtu $mtu
+    [ -z "${NIC1:-}" ] || ip link set "$NIC1" mtu $mtu
     sleep 1
     for ((round = 1; round <= ROUNDS; round++)); do
-        for which in qrnic soft-roce; do
+        for which in ${DEVICES:-qrnic soft-roce}; do
             for metric in ${!names}; do
-                one "$metric" $mtu $which
+                one "$metric" $mtu "$which"
             done
         done
     done

@@ -12,3 +12,17 @@ register() { bench "$1" "$2" "$3" "$(costs "$@" -m 1024)"; }
 
 # The figure is in seconds.
 queue_pairs() { bench "$1" "$2" "$3" "$(costs "$@" -q 16380 | awk '{ print $1 / 1000 }')"; }
+
+# doorbell MTU WHICH METRIC: measures accesses to registers. The driver is unbound for that, because the kernel lets no
+# process map registers that a driver uses. So this metric is the last one of a job.
+doorbell() {
+    local card
+    card=$(readlink -f "/sys/class/infiniband/${device[$2]}/device")
+    basename "$card" >/sys/bus/pci/drivers/qrnic/unbind
+    echo 1 >"$card/enable"
+    python3 /etc/qrnic/bench/doorbells.py "$card/resource0" >doorbells.log 2>&1 || echo "NOTE $(tail -n 1 doorbells.log)"
+    if [ "$GUEST" = "$GUESTS" ]; then
+        bench "$1" "$2" "$3-write" "$(sed -n '1s/^[0-9.]*$/&/p' doorbells.log)"
+        bench "$1" "$2" "$3-read" "$(sed -n '2s/^[0-9.]*$/&/p' doorbells.log)"
+    fi
+}
