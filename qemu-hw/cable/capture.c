@@ -1,8 +1,8 @@
 /*
- * qrnic cable: captures frames in a pcapng file
+ * qrnic: captures packets in a pcapng file
  *
- * The main loop writes the head of the file and queues frames. The writer
- * thread, started by the first frame, writes them. A lock protects the queue.
+ * The main loop writes the head of the file and queues packets. The writer
+ * thread, started by the first packet, writes them. A lock protects the queue.
  * If the thread still runs when the capture is closed, it frees itself. The
  * format is draft-ietf-opsawg-pcapng: blocks with their length at both ends, in
  * the byte order of the host.
@@ -25,8 +25,10 @@
 #define BLOCK_STATISTICS 5u
 #define BLOCK_PACKET 6u
 #define ORDER 0x1a2b3c4du
-#define LINK_ETHERNET 1
-#define OPTION_NAME 2           /* option of an interface block */
+#define OPTION_COMMENT 1        /* option of any block */
+#define OPTION_NAME 2           /* options of an interface block */
+#define OPTION_RESOLUTION 9
+#define NANOSECONDS 9           /* unit of time: 10^-9 s */
 #define OPTION_FLAGS 2          /* option of a packet block */
 #define FLAG_INBOUND 1u
 #define FLAG_OUTBOUND 2u
@@ -55,6 +57,8 @@ typedef struct InterfaceBlock {
     uint32_t snap_length;       /* 0: whole frames */
     Option name;
     char text[NAME_MAX_BYTES];
+    Option resolution;
+    uint8_t exponent, fill[3];
     Option end;
     uint32_t length_again;
 } InterfaceBlock;
@@ -62,7 +66,7 @@ typedef struct InterfaceBlock {
 typedef struct PacketHead {
     uint32_t type, length;
     uint32_t interface;
-    uint32_t time_high, time_low; /* us since 1970 */
+    uint32_t time_high, time_low; /* ns since 1970 */
     uint32_t captured, original;
 } PacketHead;
 
@@ -85,7 +89,7 @@ typedef struct StatisticsBlock {
 
 QEMU_BUILD_BUG_ON(sizeof(StatisticsBlock) != 40);
 QEMU_BUILD_BUG_ON(sizeof(SectionBlock) != 28);
-QEMU_BUILD_BUG_ON(sizeof(InterfaceBlock) != 28 + NAME_MAX_BYTES);
+QEMU_BUILD_BUG_ON(sizeof(InterfaceBlock) != 36 + NAME_MAX_BYTES);
 QEMU_BUILD_BUG_ON(sizeof(PacketHead) != 28);
 QEMU_BUILD_BUG_ON(sizeof(PacketTail) != 16);
 
@@ -99,11 +103,21 @@ static bool write_whole(QrnicCapture *c, struct iovec *iov, int count)
     return RETRY_ON_EINTR(writev(c->fd, iov, count)) == bytes;
 }
 
-bool qrnic_capture_interface(QrnicCapture *c, const char *name, Error **errp)
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+}
+
+bool qrnic_capture_interface(QrnicCapture *c, const char *name, uint16_t link,
+                             Error **errp)
 {
     InterfaceBlock interface = {
         .type = BLOCK_INTERFACE, .length = sizeof(interface),
-        .link = LINK_ETHERNET, .name = { OPTION_NAME, NAME_MAX_BYTES },
+        .link = link, .name = { OPTION_NAME, NAME_MAX_BYTES },
+        .resolution = { OPTION_RESOLUTION, 1 }, .exponent = NANOSECONDS,
         .length_again = sizeof(interface),
     };
     struct iovec iov = { &interface, sizeof(interface) };
@@ -111,6 +125,7 @@ bool qrnic_capture_interface(QrnicCapture *c, const char *name, Error **errp)
     /* The name is padded with zeros, so that all blocks have the same size. */
     g_strlcpy(interface.text, name, sizeof(interface.text));
     if (write_whole(c, &iov, 1)) {
+        c->interfaces++;
         return true;
     }
     error_setg_errno(errp, errno, "cannot write the capture");
@@ -128,7 +143,7 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
     };
     struct iovec iov = { &section, sizeof(section) };
 
-    c->interface = 0;
+    c->interface = c->interfaces = 0;
     c->fd = qemu_create(path, O_WRONLY | O_TRUNC, 0644, errp);
     if (c->fd < 0) {
         return false;
@@ -138,7 +153,7 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
         qrnic_capture_close(c);
         return false;
     }
-    return qrnic_capture_interface(c, name, errp);
+    return qrnic_capture_interface(c, name, QRNIC_CAPTURE_ETHERNET, errp);
 }
 
 /* Writer */
@@ -155,7 +170,7 @@ struct QrnicCaptureWriter {
     int fd;
     QSIMPLEQ_HEAD(, Block) queue;
     size_t queued;              /* bytes in the queue */
-    uint64_t lost;              /* frames lost because the queue was full */
+    uint64_t lost;              /* packets lost because the queue was full */
     bool failed;                /* the file is not writable */
     bool closing, done;
     bool abandoned;             /* the thread frees the writer */
@@ -193,8 +208,8 @@ static void write_block(QrnicCaptureWriter *w)
     QSIMPLEQ_REMOVE_HEAD(&w->queue, next);
     qemu_mutex_unlock(&w->lock);
     if (!failed && !write_bytes(w, block->bytes, block->length)) {
-        error_report("qrnic-cable: a frame could not be written; the capture "
-                     "ends here");
+        error_report("qrnic: a packet could not be written; the capture ends "
+                     "here");
         failed = true;
     }
     qemu_mutex_lock(&w->lock);
@@ -205,7 +220,7 @@ static void write_block(QrnicCaptureWriter *w)
 
 static void write_statistics(QrnicCaptureWriter *w)
 {
-    uint64_t now = g_get_real_time();
+    uint64_t now = now_ns();
     StatisticsBlock statistics = {
         .type = BLOCK_STATISTICS, .length = sizeof(statistics),
         .time_high = now >> 32, .time_low = now,
@@ -256,8 +271,7 @@ static bool writer_start(QrnicCapture *c)
     w->fd = c->fd;
     if (!qrnic_cable_thread(writer_thread, w)) {
         writer_free(w);
-        error_report("qrnic-cable: no thread can be started; the capture ends "
-                     "here");
+        error_report("qrnic: no thread can be started; the capture ends here");
         return false;
     }
     c->writer = w;
@@ -277,21 +291,33 @@ static void enqueue(QrnicCaptureWriter *w, Block *block)
     qemu_cond_signal(&w->changed);
 }
 
-void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
-                         bool sent)
+/* Appends bytes and fills the block with zeros to a multiple of 4 bytes. */
+static uint8_t *append(uint8_t *at, const void *bytes, size_t len)
 {
-    static const uint8_t zeros[3];
-    uint64_t now = g_get_real_time();
-    size_t fill = ROUND_UP(len, 4) - len;
-    uint32_t bytes = sizeof(PacketHead) + len + fill + sizeof(PacketTail);
+    if (len) {
+        memcpy(at, bytes, len);
+    }
+    memset(at + len, 0, ROUND_UP(len, 4) - len);
+    return at + ROUND_UP(len, 4);
+}
+
+void qrnic_capture_packet(QrnicCapture *c, const QrnicCapturePacket *p)
+{
+    uint64_t now = now_ns();
+    size_t len = p->head_len + p->len;
+    size_t text = p->comment ? strlen(p->comment) : 0;
+    Option comment = { OPTION_COMMENT, text };
+    uint32_t bytes = sizeof(PacketHead) + ROUND_UP(len, 4) +
+                     (text ? sizeof(comment) + ROUND_UP(text, 4) : 0) +
+                     sizeof(PacketTail);
     PacketHead head = {
-        .type = BLOCK_PACKET, .length = bytes, .interface = c->interface,
+        .type = BLOCK_PACKET, .length = bytes, .interface = p->interface,
         .time_high = now >> 32, .time_low = now,
         .captured = len, .original = len,
     };
     PacketTail tail = {
         .flags = { OPTION_FLAGS, sizeof(tail.value) },
-        .value = sent ? FLAG_OUTBOUND : FLAG_INBOUND,
+        .value = p->sent ? FLAG_OUTBOUND : FLAG_INBOUND,
         .length_again = bytes,
     };
     Block *block;
@@ -306,11 +332,25 @@ void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
     }
     block = g_malloc(sizeof(*block) + bytes);
     block->length = bytes;
-    at = mempcpy(block->bytes, &head, sizeof(head));
-    at = mempcpy(at, frame, len);
-    at = mempcpy(at, zeros, fill);
-    memcpy(at, &tail, sizeof(tail));
+    at = append(block->bytes, &head, sizeof(head));
+    at = append(at, p->head, p->head_len);
+    at = append(at, p->data, p->len);
+    if (text) {
+        at = append(at, &comment, sizeof(comment));
+        at = append(at, p->comment, text);
+    }
+    append(at, &tail, sizeof(tail));
     enqueue(c->writer, block);
+}
+
+void qrnic_capture_frame(QrnicCapture *c, const uint8_t *frame, size_t len,
+                         bool sent)
+{
+    const QrnicCapturePacket packet = {
+        .interface = c->interface, .data = frame, .len = len, .sent = sent,
+    };
+
+    qrnic_capture_packet(c, &packet);
 }
 
 void qrnic_capture_close(QrnicCapture *c)

@@ -346,7 +346,8 @@ static bool capture_new(QrnicSwitch *s, const QrnicSwitchOptions *options,
     for (unsigned i = 0; i < s->count; i++) {
         const char *path = options->paths[i];
 
-        if (!(i ? qrnic_capture_interface(&s->capture, path, errp) :
+        if (!(i ? qrnic_capture_interface(&s->capture, path,
+                                          QRNIC_CAPTURE_ETHERNET, errp) :
               qrnic_capture_open(&s->capture, options->capture, path, errp))) {
             return false;
         }

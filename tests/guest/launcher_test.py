@@ -804,7 +804,7 @@ def pcap_frames(data):
 
 
 def pcapng_frames(data):
-    """Returns the frames of a pcapng file with one interface, whose packets all have a time and a direction."""
+    """Returns the frames of a pcapng file with one interface, whose packets all have a time in ns and a direction."""
     at, expected, times = 0, [0x0a0d0d0a, 1], []
     while at < len(data):
         kind, length = struct.unpack_from("=II", data, at)
@@ -814,6 +814,8 @@ def pcapng_frames(data):
             raise ValueError(f"a bad block of type {kind}")
         if kind == 1 and struct.unpack_from("=H", block, 8)[0] != 1:
             raise ValueError("not of Ethernet")
+        if kind == 1 and struct.unpack_from("=HHB", block, len(block) - 16) != (9, 1, 9):
+            raise ValueError("times are not in ns")
         if kind == 6:
             _, high, low, captured, original = struct.unpack_from("=IIIII", block, 8)
             option, size, flags = struct.unpack_from("=HHI", block, 28 + (captured + 3) // 4 * 4)
@@ -821,7 +823,7 @@ def pcapng_frames(data):
             if captured != original or (option, size) != (2, 4) or flags not in (1, 2):
                 raise ValueError("a bad packet")
             yield block[28:28 + captured]
-    if times != sorted(times) or not 0 <= time.time() - times[-1] / 1e6 < 3600:
+    if times != sorted(times) or not 0 <= time.time() - times[-1] / 1e9 < 3600:
         raise ValueError("the times are wrong")
 
 

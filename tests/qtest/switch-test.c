@@ -782,7 +782,12 @@ static void test_capture(void)
 
         len = ldl_he_p(data + at + 4);
         g_assert_cmpuint(len, <=, size - at);
-        interfaces += type == 1;
+        if (type == 1) {
+            interfaces++;
+            /* The option if_tsresol behind the name: times are in ns. */
+            g_assert_cmphex(ldl_he_p(data + at + len - 16), ==, 9 | 1 << 16);
+            g_assert_cmphex(data[at + len - 12], ==, 9);
+        }
         if (type == 6) {
             uint8_t frame[FRAME];
 
