@@ -13,6 +13,7 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "hw/pci/pci.h"
+#include "device/capture.h"
 #include "device/device.h"
 
 /*
@@ -25,9 +26,18 @@ static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
                     DMADirection direction)
 {
     const MemTxAttrs attrs = { .memory = 1 };
+    bool ok;
 
-    return qrnic_on_bus(d) && pci_dma_rw(&d->parent_obj, addr, buf, len,
-                                         direction, attrs) == MEMTX_OK;
+    if (!qrnic_on_bus(d)) {
+        return false;
+    }
+    ok = pci_dma_rw(&d->parent_obj, addr, buf, len, direction, attrs) ==
+         MEMTX_OK;
+    if (d->capture) {
+        qrnic_capture_dma(d, addr, buf, len,
+                          direction == DMA_DIRECTION_FROM_DEVICE, ok);
+    }
+    return ok;
 }
 
 bool qrnic_bus_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
@@ -110,6 +120,9 @@ bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
         dma_memory_unmap(as, read, 8, DMA_DIRECTION_TO_DEVICE, 0);
     }
     dma_memory_unmap(as, write, 8, DMA_DIRECTION_FROM_DEVICE, done ? 8 : 0);
+    if (done && d->capture) {
+        qrnic_capture_atomic(d, addr, op);
+    }
     return done;
 }
 

@@ -17,16 +17,21 @@
 #include "device/parts.h"
 
 static bool command_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
-                        bool write)
+                        bool write, QrnicUse use)
 {
+    QrnicActivity *activity = qrnic_engine_activity(d->engine);
     bool ok;
 
+    activity->use = use;
+    activity->object = 0;
+    activity->index = d->cmd.consumer;
     qrnic_count(d->engine, write ? QRNIC_COUNTER_DMA_WRITES :
                                    QRNIC_COUNTER_DMA_READS, 1);
     qrnic_count(d->engine, write ? QRNIC_COUNTER_DMA_WRITE_BYTES :
                                    QRNIC_COUNTER_DMA_READ_BYTES, len);
     ok = write ? qrnic_bus_write(d, addr, buf, len) :
                  qrnic_bus_read(d, addr, buf, len);
+    activity->use = QRNIC_USE_DATA;
     if (!ok) {
         qrnic_count(d->engine, QRNIC_COUNTER_DMA_ERRORS, 1);
         qrnic_guest_error(d->engine, QRNIC_GE_DMA_FAILED, "command",
@@ -204,14 +209,15 @@ static QrnicResult command_execute(QrnicDevice *d, const QrnicCmdEntry *entry,
                                QRNIC_CMD_ENTRY_OUT_ADDR_OFFSET };
     }
     if (c->in_len && !command_dma(d, entry->in_addr, data->in, c->in_len,
-                                  false)) {
+                                  false, QRNIC_USE_MAILBOX)) {
         return dma;
     }
     data->object = entry->object;
     data->out_len = MIN(entry->out_len, c->out_len);
     result = c->run(d->engine, data);
     if (result.status == QRNIC_ST_OK && data->out_len &&
-        !command_dma(d, entry->out_addr, data->out, data->out_len, true)) {
+        !command_dma(d, entry->out_addr, data->out, data->out_len, true,
+                     QRNIC_USE_MAILBOX)) {
         return dma;
     }
     return result;
@@ -237,9 +243,10 @@ static bool command_answer(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
      * The control word is written last and alone, because its owner bit passes
      * the entry to software.
      */
-    if (!command_dma(d, addr + from, raw + from, control - from, true) ||
+    if (!command_dma(d, addr + from, raw + from, control - from, true,
+                     QRNIC_USE_COMMAND) ||
         !command_dma(d, addr + control, raw + control, sizeof(raw) - control,
-                     true)) {
+                     true, QRNIC_USE_COMMAND)) {
         qrnic_fatal(d->engine, QRNIC_HEALTH_CMD_DMA, 0);
         return false;
     }
@@ -305,7 +312,7 @@ static bool command_next(QrnicDevice *d, QrnicCommandData *data)
     QrnicResult result;
     bool reserved_ok;
 
-    if (!command_dma(d, addr, raw, sizeof(raw), false)) {
+    if (!command_dma(d, addr, raw, sizeof(raw), false, QRNIC_USE_COMMAND)) {
         command_stop(q);
         qrnic_fatal(d->engine, QRNIC_HEALTH_CMD_DMA, 0);
         return false;

@@ -26,6 +26,7 @@
  *   interrupts.c commands.c command_queue.c
  *   doorbell_events.c port.c                                parts.h
  *   bus.c state.c                                           device.h, state.h
+ *   capture.c                                               capture.h
  */
 
 #define TYPE_QRNIC "qrnic"
@@ -50,6 +51,9 @@ typedef struct QrnicCommandQueue {
     QrnicCmdEntry reply_entry;
     QrnicResult reply;
 } QrnicCommandQueue;
+
+/* Capture of bus and wire (capture.c) */
+typedef struct QrnicBusCapture QrnicBusCapture;
 
 /* Control registers that only store a value */
 typedef struct QrnicRegisters {
@@ -111,6 +115,8 @@ struct QrnicDevice {
     bool cap_counter_sets, cap_roce_v1, cap_command_event;
     bool ioeventfd;
     bool link_retransmission;
+    char *capture_path;
+    uint32_t capture_qp;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* for log lines and trace events */
@@ -140,6 +146,7 @@ struct QrnicDevice {
     QrnicRegisters regs;
     /* NULL without ioeventfd */
     struct QrnicDoorbellEvents *events;
+    QrnicBusCapture *capture;   /* NULL without the property capture */
 };
 
 /* Returns true if a caller uses the engine or the command queue. */

@@ -8,8 +8,10 @@
  */
 
 #include "qemu/osdep.h"
+#include "hw/pci/msi.h"
 #include "hw/pci/msix.h"
 #include "trace.h"
+#include "device/capture.h"
 #include "device/parts.h"
 
 bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp)
@@ -54,6 +56,11 @@ void qrnic_notify(QrnicDevice *d, unsigned vector)
     if (msix_is_masked(pci, vector)) {
         trace_qrnic_interrupt(d->name, vector, "masked");
     } else {
+        if (d->capture) {
+            MSIMessage message = msix_get_message(pci, vector);
+
+            qrnic_capture_message(d, vector, message.address, message.data);
+        }
         trace_qrnic_interrupt(d->name, vector, "sent");
         qrnic_count(d->engine, QRNIC_COUNTER_INTERRUPTS, 1);
     }

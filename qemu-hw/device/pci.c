@@ -25,6 +25,7 @@
 #include "system/runstate.h"
 #include "trace.h"
 #include "compat.h"
+#include "device/capture.h"
 #include "device/faces.h"
 #include "device/parts.h"
 
@@ -43,9 +44,36 @@ static void device_bh(void *opaque)
     qrnic_work(opaque);
 }
 
+/*
+ * Max_Payload_Size and Max_Read_Request_Size have no effect on the emulated
+ * bus, but captures divide requests by them.
+ */
+#define SIZES (PCI_EXP_DEVCTL_PAYLOAD | PCI_EXP_DEVCTL_READRQ)
+#define PAYLOAD_512B 2          /* Max_Payload_Size Supported */
+
+static void sizes_set(PCIDevice *pci, uint16_t sizes)
+{
+    uint8_t *control = pci->config + pci->exp.exp_cap + PCI_EXP_DEVCTL;
+
+    pci_set_word(control, (pci_get_word(control) & ~SIZES) | sizes);
+}
+
 static void device_reset_hold(Object *obj, ResetType type)
 {
+    sizes_set(PCI_DEVICE(obj), PCI_EXP_DEVCTL_READRQ_512B);
     qrnic_device_reset(QRNIC(obj));
+}
+
+/* Writes Device Control. A Function Level Reset keeps Max_Payload_Size. */
+static void flr_write(PCIDevice *pci, uint32_t addr, uint32_t value, int len)
+{
+    const uint8_t *control = pci->config + pci->exp.exp_cap + PCI_EXP_DEVCTL;
+    uint16_t payload = pci_get_word(control) & PCI_EXP_DEVCTL_PAYLOAD;
+    uint16_t reads;
+
+    pcie_cap_flr_write_config(pci, addr, value, len);
+    reads = pci_get_word(control) & PCI_EXP_DEVCTL_READRQ;
+    sizes_set(pci, payload | reads);
 }
 
 static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
@@ -54,8 +82,11 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
     QrnicDevice *d = QRNIC(pci);
     bool was_master = qrnic_bus_master(d), was_asleep = qrnic_asleep(d);
 
+    if (d->capture) {
+        qrnic_capture_config(d, addr, len, value, true);
+    }
     pci_default_write_config(pci, addr, value, len);
-    pcie_cap_flr_write_config(pci, addr, value, len);
+    flr_write(pci, addr, value, len);
     pcie_aer_write_config(pci, addr, value, len);
     if (was_asleep != qrnic_asleep(d)) {
         trace_qrnic_power(d->name, was_asleep ? "D0" : "D3hot");
@@ -69,6 +100,17 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         qrnic_kick(d);
     }
+}
+
+static uint32_t config_read(PCIDevice *pci, uint32_t addr, int len)
+{
+    QrnicDevice *d = QRNIC(pci);
+    uint32_t value = pci_default_read_config(pci, addr, len);
+
+    if (d->capture) {
+        qrnic_capture_config(d, addr, len, value, false);
+    }
+    return value;
 }
 
 /*
@@ -113,6 +155,11 @@ static bool express_init(PCIDevice *pci, Error **errp)
     }
     pcie_cap_flr_init(pci);
     pcie_cap_deverr_init(pci);
+    pci_long_test_and_set_mask(pci->config + CAP_EXPRESS + PCI_EXP_DEVCAP,
+                               PAYLOAD_512B);
+    pci_word_test_and_set_mask(pci->wmask + CAP_EXPRESS + PCI_EXP_DEVCTL,
+                               SIZES);
+    sizes_set(pci, PCI_EXP_DEVCTL_READRQ_512B);
     if (pcie_aer_init(pci, PCI_ERR_VER, ECAP_AER, PCI_ERR_SIZEOF, errp) < 0) {
         pcie_cap_exit(pci);
         return false;
@@ -177,8 +224,10 @@ static void device_realize(PCIDevice *pci, Error **errp)
               g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
                               pci->devfn);
     qrnic_config_fill(d);
-    if (!qrnic_mmio_init(d, errp) || !qrnic_doorbell_events_init(d, errp) ||
+    if (!qrnic_capture_start(d, errp) || !qrnic_mmio_init(d, errp) ||
+        !qrnic_doorbell_events_init(d, errp) ||
         (d->cable && !qrnic_cable_plug(d, errp))) {
+        qrnic_capture_stop(d);
         qrnic_doorbell_events_cleanup(d);
         g_free(d->name);
         d->name = NULL;
@@ -229,6 +278,7 @@ static void device_finalize(Object *obj)
 
     qrnic_port_cleanup(d);
     qrnic_engine_free(d->engine);
+    qrnic_capture_stop(d);
     timer_free(d->timer);
     g_free(d->name);
 }
@@ -248,6 +298,7 @@ static void device_class_init(ObjectClass *klass, QrnicClassData *data)
 
     k->realize = device_realize;
     k->exit = device_exit;
+    k->config_read = config_read;
     k->config_write = config_write;
     k->vendor_id = QRNIC_PCI_VENDOR_ID;
     k->device_id = QRNIC_PCI_DEVICE_ID;

@@ -14,6 +14,7 @@
 #include "qemu/guest-random.h"
 #include "qemu/timer.h"
 #include "trace.h"
+#include "device/capture.h"
 #include "device/parts.h"
 #include "link/frame.h"
 #include "link/link.h"
@@ -49,6 +50,9 @@ static bool wire_send(QrnicDevice *d, const uint8_t *frame, size_t len)
     if (d->wire_blocked) {
         qrnic_count(d->engine, QRNIC_COUNTER_TX_DROP_LINK, 1);
         return true;
+    }
+    if (d->capture) {
+        qrnic_capture_wire(d, frame, len, true);
     }
     if (d->wire->send(d, frame, len)) {
         return true;
@@ -253,6 +257,9 @@ bool qrnic_port_can_receive(const QrnicDevice *d)
 
 void qrnic_port_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
+    if (d->capture) {
+        qrnic_capture_wire(d, frame, len, false);
+    }
     if (d->link) {
         qrnic_link_receive(d->link, frame, len);
         if (qrnic_port_has_frames(d)) {

@@ -220,6 +220,8 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("ioeventfd", QrnicDevice, ioeventfd, false),
     DEFINE_PROP_BOOL("link-retransmission", QrnicDevice, link_retransmission,
                      false),
+    DEFINE_PROP_STRING("capture", QrnicDevice, capture_path),
+    DEFINE_PROP_UINT32("capture-qp", QrnicDevice, capture_qp, 0),
     DEFINE_PROP_UINT32("max-qp", QrnicDevice, config.max_qp, 16384),
     DEFINE_PROP_UINT32("max-cq", QrnicDevice, config.max_cq, 16384),
     DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),

@@ -13,6 +13,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
+#include "device/capture.h"
 #include "device/faces.h"
 #include "device/parts.h"
 
@@ -217,6 +218,17 @@ static uint64_t control_mem_read(void *opaque, hwaddr offset, unsigned size)
     return value;
 }
 
+static uint64_t control_access_read(void *opaque, hwaddr offset, unsigned size)
+{
+    uint64_t value = control_mem_read(opaque, offset, size);
+    QrnicDevice *d = opaque;
+
+    if (d->capture) {
+        qrnic_capture_mmio(d, QRNIC_BAR_CONTROL, offset, size, value, false);
+    }
+    return value;
+}
+
 static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
                               unsigned size)
 {
@@ -224,6 +236,9 @@ static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
     enum qrnic_guest_error rule;
     const char *wrong;
 
+    if (d->capture) {
+        qrnic_capture_mmio(d, QRNIC_BAR_CONTROL, offset, size, value, true);
+    }
     if (size != 4 || offset % 4) {
         qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
                           offset, "write of %u bytes", size);
@@ -242,7 +257,7 @@ static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
  * report an invalid access itself.
  */
 static const MemoryRegionOps control_ops = {
-    .read = control_mem_read,
+    .read = control_access_read,
     .write = control_mem_write,
     .endianness = DEVICE_LITTLE_ENDIAN,
     .valid = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
@@ -253,6 +268,9 @@ static uint64_t doorbell_mem_read(void *opaque, hwaddr offset, unsigned size)
 {
     QrnicDevice *d = opaque;
 
+    if (d->capture) {
+        qrnic_capture_mmio(d, QRNIC_BAR_DOORBELL, offset, size, 0, false);
+    }
     qrnic_guest_error(d->engine, QRNIC_GE_DOORBELL_ACCESS, "page",
                       offset / QRNIC_DB_PAGE_SIZE,
                       "read of %u bytes at offset 0x%" HWADDR_PRIx, size,
@@ -265,6 +283,9 @@ static void doorbell_mem_write(void *opaque, hwaddr offset, uint64_t value,
 {
     QrnicDevice *d = opaque;
 
+    if (d->capture) {
+        qrnic_capture_mmio(d, QRNIC_BAR_DOORBELL, offset, size, value, true);
+    }
     /*
      * A busy device ignores the doorbell, because QEMU also rejects each access
      * to a device that is busy.

@@ -51,6 +51,37 @@ typedef struct QrnicConfig {
     uint8_t mac[6];
 } QrnicConfig;
 
+/* Purpose of a DMA access */
+typedef enum QrnicUse {
+    QRNIC_USE_DATA,             /* buffers of messages */
+    QRNIC_USE_RECORD,           /* record of a work queue */
+    QRNIC_USE_CQ_RECORD,
+    QRNIC_USE_WQE,
+    QRNIC_USE_RECEIVE_WQE,      /* of an RQ or SRQ */
+    QRNIC_USE_TAG_OP,           /* operation of a tag list */
+    QRNIC_USE_CQE,
+    QRNIC_USE_EQE,
+    QRNIC_USE_PAGE_LIST,
+    QRNIC_USE_CONTEXT,          /* image of a queue pair's context */
+    QRNIC_USE_COMMAND,          /* entry of the command ring */
+    QRNIC_USE_MAILBOX,          /* input or output of a command */
+    QRNIC_NUM_USES
+} QrnicUse;
+
+/*
+ * Work that the engine does at this moment. The engine only writes it; captures
+ * read it.
+ */
+typedef struct QrnicActivity {
+    QrnicUse use;               /* purpose of the next DMA access */
+    uint32_t object, index;     /* queue and its index, unless USE_DATA */
+    uint32_t qpn;               /* queue pair that works, or 0 */
+    uint8_t qp_type;            /* enum qrnic_qp_type, unless qpn is 0 */
+    bool has_wqe, has_psn;
+    uint32_t wqe;               /* index of the WQE that is sent */
+    uint32_t psn;               /* packet that is sent or received */
+} QrnicActivity;
+
 /* Result of a command */
 typedef struct QrnicResult {
     uint8_t status;             /* enum qrnic_cmd_status */
@@ -85,6 +116,14 @@ void qrnic_engine_free(QrnicEngine *e);
  * to clear the device memory. The link state stays.
  */
 void qrnic_engine_reset(QrnicEngine *e);
+
+/**
+ * qrnic_engine_activity:
+ * @e: the engine
+ *
+ * Returns: the current work of the engine
+ */
+QrnicActivity *qrnic_engine_activity(QrnicEngine *e);
 
 /*
  * Number of rounds in a run of the bottom half. A high number reduces the cost

@@ -355,6 +355,7 @@ void add_flags_tests(void);
 void add_rss_tests(void);
 void add_counter_set_tests(void);
 void add_roce_v1_tests(void);
+void add_capture_tests(void);
 void add_cable_tests(void);
 void add_cable_attack_tests(void);
 void add_link_tests(void);

@@ -4,9 +4,10 @@
  * Starts two QEMUs that a wire joins, and connects a queue pair of each with
  * the other. Then it posts one operation and handles its completions, as a
  * driver would. The devices write their trace events to DIRECTORY/sender.trace
- * and DIRECTORY/receiver.trace. This program prints the steps of the two
- * drivers, a line each: TIME sender|receiver STEP TEXT. The step "begin" is the
- * first after the preparations.
+ * and DIRECTORY/receiver.trace. Captures of bus and wire are in
+ * DIRECTORY/sender.pcapng and DIRECTORY/receiver.pcapng. This program prints
+ * the steps of the two drivers, a line each: TIME sender|receiver STEP TEXT.
+ * The step "begin" is the first after the preparations.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -85,11 +86,12 @@ static void end_start(End *e, const char *directory, int wire,
                       const Operation *op, unsigned unused)
 {
     g_autofree char *properties = g_strdup_printf(
-        "mac=%02x:%02x:%02x:%02x:%02x:%02x,netdev=wire "
+        "mac=%02x:%02x:%02x:%02x:%02x:%02x,netdev=wire,capture=%s/%s.pcapng "
         "-netdev dgram,id=wire,local.type=fd,local.str=%d "
         "-msg timestamp=on -D %s/%s.trace -trace qrnic_*",
         (uint8_t)e->mac[0], (uint8_t)e->mac[1], (uint8_t)e->mac[2],
-        (uint8_t)e->mac[3], (uint8_t)e->mac[4], (uint8_t)e->mac[5], wire,
+        (uint8_t)e->mac[3], (uint8_t)e->mac[4], (uint8_t)e->mac[5], directory,
+        e->name, wire,
         directory, e->name);
 
     e->d = device_start_on(properties, false, false);

@@ -254,6 +254,7 @@ struct QrnicEngine {
     QrnicCounterSet *charged;   /* set in which work counts now, or NULL */
     /* sum over all sets that ever existed */
     uint64_t in_sets[QRNIC_NUM_COUNTERS];
+    QrnicActivity activity;
     bool fatal;
     bool awake;                 /* a run is requested or in progress */
     /*
@@ -283,6 +284,44 @@ struct QrnicEngine {
     struct QrnicTransports *transport;
     struct QrnicSched *sched;
 };
+
+/*
+ * Begins work for a queue pair, or ends it (qpn 0). The activity is only
+ * written, so that captures cost nothing while they are off.
+ */
+static inline void qrnic_work_for(QrnicEngine *e, uint32_t qpn,
+                                  uint8_t qp_type)
+{
+    e->activity.qpn = qpn;
+    e->activity.qp_type = qp_type;
+    e->activity.has_wqe = e->activity.has_psn = false;
+}
+
+static inline void qrnic_work_wqe(QrnicEngine *e, uint32_t index)
+{
+    e->activity.wqe = index;
+    e->activity.has_wqe = true;
+}
+
+static inline void qrnic_work_psn(QrnicEngine *e, uint32_t psn)
+{
+    e->activity.psn = psn;
+    e->activity.has_psn = true;
+}
+
+/* Sets the purpose of the next DMA accesses. */
+static inline void qrnic_use(QrnicEngine *e, QrnicUse use, uint32_t object,
+                             uint32_t index)
+{
+    e->activity.use = use;
+    e->activity.object = object;
+    e->activity.index = index;
+}
+
+static inline void qrnic_use_end(QrnicEngine *e)
+{
+    e->activity.use = QRNIC_USE_DATA;
+}
 
 /* Adds to a counter of the device and of the charged counter set. */
 static inline void qrnic_add(QrnicEngine *e, enum qrnic_counter c, uint64_t n)

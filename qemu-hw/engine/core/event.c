@@ -37,6 +37,11 @@ void qrnic_fatal(QrnicEngine *e, enum qrnic_health cause, uint32_t info)
     e->env.fatal(e->env.opaque, cause, info);
 }
 
+QrnicActivity *qrnic_engine_activity(QrnicEngine *e)
+{
+    return &e->activity;
+}
+
 bool qrnic_is_fatal(QrnicEngine *e)
 {
     return e->fatal;

@@ -261,6 +261,8 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     uint64_t index = page_list_index(height, number), count, addr;
     QrnicPageList *list = page_list_kept(e, p, index);
     unsigned shift = 9 * height;
+    QrnicActivity before;
+    bool ok;
 
     if (list) {
         list->used = ++e->memory->lookups;
@@ -292,7 +294,11 @@ static const uint64_t *page_list_get(QrnicEngine *e, QrnicPages *p,
     qrnic_add(e, QRNIC_COUNTER_MTT_READS, 1);
     trace_qrnic_page_list_read(e->config.name, p->id, height, number, addr,
                                count);
-    if (!qrnic_dma_read(e, addr, list->entry, count * 8)) {
+    before = e->activity;
+    qrnic_use(e, QRNIC_USE_PAGE_LIST, before.object, number);
+    ok = qrnic_dma_read(e, addr, list->entry, count * 8);
+    e->activity = before;
+    if (!ok) {
         *why = QRNIC_SYN_DMA;
         return NULL;
     }

@@ -139,10 +139,14 @@ static enum qrnic_syndrome image_read(QrnicEngine *e, QrnicContext *c)
 {
     uint8_t image[QRNIC_CONTEXT_IMAGE_SIZE];
     enum qrnic_syndrome syndrome = QRNIC_SYN_NONE;
+    bool failed;
 
     image_pack(c, c->image);
-    if (qrnic_pages_read(e, &e->qps->contexts->memory, image_at(c), image,
-                         sizeof(image))) {
+    qrnic_use(e, QRNIC_USE_CONTEXT, c->qp->number, 0);
+    failed = qrnic_pages_read(e, &e->qps->contexts->memory, image_at(c), image,
+                              sizeof(image));
+    qrnic_use_end(e);
+    if (failed) {
         image_error(e, c, "cannot be read");
         syndrome = QRNIC_SYN_DMA;
     } else if (memcmp(image, c->image, sizeof(image))) {
@@ -177,10 +181,12 @@ static void image_write(QrnicEngine *e, QrnicContext *c)
     image_pack(c, image);
     qrnic_add(e, QRNIC_COUNTER_CONTEXT_WRITE_BACKS, 1);
     trace_qrnic_context_write_back(e->config.name, c->qp->number, c->writes);
+    qrnic_use(e, QRNIC_USE_CONTEXT, c->qp->number, 0);
     if (qrnic_pages_write(e, &e->qps->contexts->memory, image_at(c), image,
                           sizeof(image))) {
         image_error(e, c, "cannot be written");
     }
+    qrnic_use_end(e);
     qrnic_charge_to(e, before);
 }
 

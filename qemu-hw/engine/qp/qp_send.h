@@ -205,6 +205,7 @@ static inline uint8_t *qrnic_packet_open(QrnicEngine *e, QrnicQp *qp,
                                          const QrnicTransport *t,
                                          uint32_t payload_len)
 {
+    qrnic_work_psn(e, t->psn);
     return qp->out->open(e, qp, t, payload_len);
 }
 

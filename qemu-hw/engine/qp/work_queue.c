@@ -47,8 +47,10 @@ static void slots_take(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t count)
 static bool slots_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq,
                        uint32_t index, uint32_t count, uint8_t *buf)
 {
-    return qrnic_slots_read(e, wq, wq == &qp->sq ? "SQ" : "RQ", qp->number,
-                            index, count, buf);
+    bool send = wq == &qp->sq;
+
+    return qrnic_slots_read(e, wq, send ? QRNIC_USE_WQE : QRNIC_USE_RECEIVE_WQE,
+                            send ? "SQ" : "RQ", qp->number, index, count, buf);
 }
 
 /* Fetches slots from the consumer index on, up to the producer index. */
@@ -169,6 +171,7 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
     QrnicWorkQueue *sq = &qp->sq;
     QrnicTake result;
 
+    qrnic_work_wqe(e, sq->consumer);
     out->index = sq->consumer;
     out->wqebbs = 0;
     out->opcode = QRNIC_WQE_NOP;

@@ -64,9 +64,13 @@ static void consumer_set(QrnicCq *cq, uint32_t consumer)
 static bool cq_read_record(QrnicEngine *e, QrnicCq *cq, QrnicCqRecord *record)
 {
     uint8_t raw[QRNIC_CQ_RECORD_BYTES];
+    bool ok;
 
     qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
-    if (!qrnic_dma_read(e, cq->ctx.record, raw, sizeof(raw))) {
+    qrnic_use(e, QRNIC_USE_CQ_RECORD, cq->number, cq->consumer);
+    ok = qrnic_dma_read(e, cq->ctx.record, raw, sizeof(raw));
+    qrnic_use_end(e);
+    if (!ok) {
         cq_fail(e, cq, QRNIC_CQERR_DMA);
         return false;
     }
@@ -264,7 +268,7 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     uint8_t raw[QRNIC_CQE_BYTES];
     uint32_t slot = cq->producer & (cq_size(cq) - 1);
     uint64_t addr, contiguous;
-    bool solicited;
+    bool solicited, failed;
 
     if (cq->error) {
         return false;
@@ -303,11 +307,15 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
      * The control word is written last and alone, because its phase bit passes
      * the CQE to software.
      */
-    if (qrnic_pages_translate(e, &cq->ring, (uint64_t)slot * QRNIC_CQE_SIZE,
-                              true, &addr, &contiguous) ||
-        !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||
-        !qrnic_dma_write(e, addr + QRNIC_CQE_CONTROL_OFFSET,
-                         raw + QRNIC_CQE_CONTROL_OFFSET, 4)) {
+    qrnic_use(e, QRNIC_USE_CQE, cq->number, cq->producer);
+    failed = qrnic_pages_translate(e, &cq->ring,
+                                   (uint64_t)slot * QRNIC_CQE_SIZE, true,
+                                   &addr, &contiguous) ||
+             !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||
+             !qrnic_dma_write(e, addr + QRNIC_CQE_CONTROL_OFFSET,
+                              raw + QRNIC_CQE_CONTROL_OFFSET, 4);
+    qrnic_use_end(e);
+    if (failed) {
         cq_fail(e, cq, QRNIC_CQERR_DMA);
         return false;
     }

@@ -505,6 +505,7 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
  * qrnic_slots_read:
  * @e: the engine
  * @wq: the work queue
+ * @use: purpose of the DMA
  * @queue: name of the queue for messages
  * @number: number of the queue pair or SRQ
  * @index: index of the first slot
@@ -515,9 +516,9 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
  *
  * Returns: true, or false if the ring is unreadable
  */
-bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
-                      uint32_t number, uint32_t index, uint32_t count,
-                      uint8_t *buf);
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, QrnicUse use,
+                      const char *queue, uint32_t number, uint32_t index,
+                      uint32_t count, uint8_t *buf);
 
 /* Returns true if the attributes describe a streaming queue. */
 static inline bool qrnic_is_stream(const QrnicStreamAttr *attr)

@@ -20,29 +20,30 @@ static uint32_t slot_size(const QrnicWorkQueue *wq)
     return QRNIC_WQEBB_SIZE << wq->log_stride;
 }
 
-bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
-                      uint32_t number, uint32_t index, uint32_t count,
-                      uint8_t *buf)
+bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, QrnicUse use,
+                      const char *queue, uint32_t number, uint32_t index,
+                      uint32_t count, uint8_t *buf)
 {
     uint32_t size = 1u << wq->log_size;
+    bool failed = false;
 
     qrnic_add(e, QRNIC_COUNTER_WQEBB_FETCHED, count << wq->log_stride);
     trace_qrnic_wqe_fetch(e->config.name, number, queue, index, count);
-    while (count) {
+    while (count && !failed) {
         uint32_t slot = index & (size - 1);
         uint32_t n = MIN(count, size - slot);
 
         n = MIN(n, QRNIC_WQE_FETCH_WQEBB >> wq->log_stride);
         qrnic_add(e, QRNIC_COUNTER_WQE_FETCHES, 1);
-        if (qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
-                              buf, n * slot_size(wq))) {
-            return false;
-        }
+        qrnic_use(e, use, number, index);
+        failed = qrnic_pages_read(e, &wq->ring, (uint64_t)slot * slot_size(wq),
+                                  buf, n * slot_size(wq));
         buf += n * slot_size(wq);
         index += n;
         count -= n;
     }
-    return true;
+    qrnic_use_end(e);
+    return !failed;
 }
 
 void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
@@ -50,6 +51,7 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
 {
     uint8_t raw[QRNIC_QUEUE_RECORD_BYTES];
     QrnicQueueRecord record;
+    bool ok;
 
     /*
      * A bad record is reported only once. The next dequeued WQE completes with
@@ -59,7 +61,10 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
         return;
     }
     qrnic_add(e, QRNIC_COUNTER_RECORD_READS, 1);
-    if (!qrnic_dma_read(e, wq->record, raw, sizeof(raw))) {
+    qrnic_use(e, QRNIC_USE_RECORD, number, wq->producer);
+    ok = qrnic_dma_read(e, wq->record, raw, sizeof(raw));
+    qrnic_use_end(e);
+    if (!ok) {
         wq->bad_record = QRNIC_SYN_WQE_FETCH;
         return;
     }

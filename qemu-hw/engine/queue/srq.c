@@ -97,7 +97,8 @@ static const uint8_t *srq_slot(QrnicEngine *e, QrnicSrq *srq)
                              QRNIC_WQE_FETCH_WQEBB >> rq->log_stride);
 
         count = MIN(count, (1u << rq->log_size) - srq->slot);
-        if (!qrnic_slots_read(e, rq, "SRQ", srq->number, srq->slot, count,
+        if (!qrnic_slots_read(e, rq, QRNIC_USE_RECEIVE_WQE, "SRQ",
+                              srq->number, srq->slot, count,
                               qrnic_fetch_get(e, rq))) {
             return NULL;
         }
@@ -167,8 +168,8 @@ static QrnicTake srq_take_returned(QrnicEngine *e, QrnicSrq *srq,
     uint8_t raw[QRNIC_WQEBB_SIZE << QRNIC_RECEIVE_WQE_MAX_LOG_STRIDE];
     uint32_t last = srq->returned->len - 1, next;
     uint32_t slot = g_array_index(srq->returned, uint16_t, last);
-    bool there = qrnic_slots_read(e, &srq->rq, "SRQ", srq->number, slot, 1,
-                                  raw);
+    bool there = qrnic_slots_read(e, &srq->rq, QRNIC_USE_RECEIVE_WQE, "SRQ",
+                                  srq->number, slot, 1, raw);
 
     g_array_set_size(srq->returned, last);
     return srq_decode(e, srq, slot, there ? raw : NULL, out, &next, status,

@@ -374,8 +374,9 @@ static unsigned operations(QrnicEngine *e, QrnicTagList *l)
     }
     count = l->error ? 0 : MIN(l->ops.producer - l->ops.consumer,
                                sizeof(raw) / size);
-    if (count && !qrnic_slots_read(e, &l->ops, "tag list", l->srq->number,
-                                   l->ops.consumer, count, raw)) {
+    if (count && !qrnic_slots_read(e, &l->ops, QRNIC_USE_TAG_OP, "tag list",
+                                   l->srq->number, l->ops.consumer, count,
+                                   raw)) {
         list_fail(e, l, QRNIC_SYN_WQE_FETCH);
         return 0;
     }

@@ -319,6 +319,7 @@ static void message_qp(QrnicEngine *e, const QrnicDoorbellMessage *m)
                           "the queue pair has no queue of this kind");
         return;
     }
+    qrnic_work_for(e, qp->number, qp->type);
     if (m->offset == QRNIC_DB_RQ) {
         if (qp->state == QRNIC_QPS_ERR) {
             qrnic_schedule(e, qp);
@@ -414,6 +415,7 @@ static void message_process(QrnicEngine *e, const QrnicDoorbellMessage *m)
     } else {
         before = qrnic_charge_to(e, message_counter_set(e, m));
         message_qp(e, m);
+        qrnic_work_for(e, 0, 0);
         qrnic_charge_to(e, before);
     }
 }

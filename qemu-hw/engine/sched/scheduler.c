@@ -91,7 +91,9 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
     QrnicReadyList list;
 
     qrnic_unschedule(e, qp);
+    qrnic_work_for(e, qp->number, qp->type);
     if (!qrnic_context_pin(e, qp)) {
+        qrnic_work_for(e, 0, 0);
         qrnic_charge_to(e, before);
         return;
     }
@@ -112,6 +114,7 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
     }
     qrnic_schedule_again(e, qp, list);
     qrnic_context_unpin(e, qp);
+    qrnic_work_for(e, 0, 0);
     qrnic_charge_to(e, before);
 }
 

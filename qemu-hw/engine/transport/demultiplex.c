@@ -208,6 +208,8 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
         return 1;
     }
     before = qrnic_charge_to(e, qp->counters);
+    qrnic_work_for(e, qp->number, qp->type);
+    qrnic_work_psn(e, p.t.psn);
     if (qrnic_context_receive(e, qp, h, loopback)) {
         if (notification) {
             receive_notification(e, qp, &p);
@@ -215,6 +217,7 @@ unsigned qrnic_roce_receive(QrnicEngine *e, const QrnicHeaders *h,
             receive(e, qp, &p);
         }
     }
+    qrnic_work_for(e, 0, 0);
     qrnic_charge_to(e, before);
     return 1;
 }

@@ -101,7 +101,10 @@ static bool deliver_some(QrnicEngine *e, const QrnicPacket *p, bool loopback,
         }
         before = qrnic_charge_to(e, qp->counters);
         qrnic_add(e, QRNIC_COUNTER_RX_MULTICAST, 1);
+        qrnic_work_for(e, qp->number, qp->type);
+        qrnic_work_psn(e, p->t.psn);
         qrnic_datagram_receive(e, qp, p);
+        qrnic_work_for(e, 0, 0);
         qrnic_charge_to(e, before);
         (*delivered)++;
     }

@@ -587,6 +587,7 @@ bool qrnic_requester_step(QrnicEngine *e, QrnicQp *qp)
         qrnic_requester_retire(e, qp);
         return false;
     }
+    qrnic_work_wqe(e, p->index);
     if (!p->packets) {
         return local_step(e, qp, p);
     }
