@@ -2,18 +2,22 @@
  * qrnic process: the VMM's memory for DMA of the device, and the device's BARs
  * for accesses of the VMM
  *
- * The VMM shares its memory by file descriptors, which libvfio-user maps. Each
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * The VMM shares its memory by file descriptors, which this file maps. Each
  * mapped region becomes a RAM region of the address space that the device's bus
  * uses for DMA. An address outside of all regions fails, as on a real bus.
  *
+ * libvfio-user does not get the requests, because it closes a descriptor twice
+ * if it cannot map the file, and has room for 16 regions only.
+ *
  * A region is an object of its own, because QEMU's flat views keep the owner of
  * a memory region alive, and not the region itself.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include "qemu/rcu.h"
 #include "qemu/units.h"
 #include "qapi/error.h"
@@ -40,7 +44,11 @@ struct QrnicDmaRegion {
     Object parent_obj;
 
     uint64_t base, size;
-    bool mapped;
+    /* Address of the region in this process, or NULL */
+    void *host;
+    /* The mapping that contains the region, of whole pages of the file */
+    void *mapping;
+    size_t mapping_size;
     MemoryRegion ram;
 };
 
@@ -69,13 +77,13 @@ void qrnic_dma_init(QrnicDma *dma, Object *owner)
  * may have had the host address of the new region. Otherwise an atomic could
  * use the wrong one, because QEMU finds its region by the host address.
  */
-static void await_removed(QrnicDma *dma, const vfu_dma_info_t *info)
+static void await_removed(QrnicDma *dma, const QrnicDmaRegion *r)
 {
-    uintptr_t low = (uintptr_t)info->vaddr;
+    uintptr_t low = (uintptr_t)r->host;
 
     if (dma->released > RELEASED_MAX ||
         (dma->released && low < dma->released_high &&
-         low + info->iova.iov_len > dma->released_low)) {
+         low + r->size > dma->released_low)) {
         drain_call_rcu();
         dma->released = 0;
     }
@@ -83,73 +91,147 @@ static void await_removed(QrnicDma *dma, const vfu_dma_info_t *info)
 
 static void released_add(QrnicDma *dma, QrnicDmaRegion *r)
 {
-    uintptr_t low = (uintptr_t)memory_region_get_ram_ptr(&r->ram);
+    uintptr_t low = (uintptr_t)r->host;
     bool first = !dma->released;
 
-    dma->released += r->size;
+    /* The objects of many small regions need memory, too. */
+    dma->released += MAX(r->size, RELEASED_MAX / 1024);
     dma->released_low = first ? low : MIN(low, dma->released_low);
     dma->released_high = first ? low + r->size :
                          MAX(low + r->size, dma->released_high);
 }
 
-void qrnic_dma_add(QrnicDma *dma, const vfu_dma_info_t *info)
-{
-    QrnicDmaRegion *r = QRNIC_DMA_REGION(object_new(TYPE_QRNIC_DMA_REGION));
-
-    await_removed(dma, info);
-    r->base = (uintptr_t)info->iova.iov_base;
-    r->size = info->iova.iov_len;
-    /*
-     * A region that the VMM cannot read is not mapped, because a read by the
-     * device would end the process.
-     */
-    r->mapped = info->vaddr && info->prot & PROT_READ;
-    if (r->mapped) {
-        memory_region_init_ram_ptr(&r->ram, OBJECT(r), "ram", r->size,
-                                   info->vaddr);
-        memory_region_set_readonly(&r->ram, !(info->prot & PROT_WRITE));
-        memory_region_add_subregion(&dma->root, r->base, &r->ram);
-        dma->mapped += r->size;
-    }
-    g_ptr_array_add(dma->regions, r);
-    trace_qrnic_process_dma_map(r->base, r->size, r->mapped,
-                                info->prot & PROT_WRITE);
-}
-
-static unsigned find(const QrnicDma *dma, uint64_t base, uint64_t size)
+static bool overlaps(const QrnicDma *dma, uint64_t base, uint64_t size)
 {
     for (unsigned i = 0; i < dma->regions->len; i++) {
         const QrnicDmaRegion *r = g_ptr_array_index(dma->regions, i);
 
-        if (r->base == base && r->size == size) {
-            return i;
+        if (base < r->base + r->size && r->base < base + size) {
+            return true;
         }
     }
-    return dma->regions->len;
+    return false;
 }
 
-bool qrnic_dma_find(const QrnicDma *dma, uint64_t base, uint64_t size)
+/*
+ * Maps the file. Returns false with errno set on an error. The mapping may be
+ * larger than the region, because pages of hugetlbfs have up to 1 GiB.
+ */
+static bool map_file(QrnicDmaRegion *r, const struct vfio_user_dma_map *map,
+                     int fd)
 {
-    return find(dma, base, size) < dma->regions->len;
+    int prot = PROT_READ;
+    uint64_t first;
+    struct stat st;
+    void *mapping;
+    size_t size;
+
+    if (map->flags & VFIO_USER_F_DMA_REGION_WRITE) {
+        prot |= PROT_WRITE;
+    }
+    if (fstat(fd, &st) < 0) {
+        return false;
+    }
+    first = QEMU_ALIGN_DOWN(map->offset, st.st_blksize);
+    size = QEMU_ALIGN_UP(map->offset + map->size, st.st_blksize) - first;
+    mapping = mmap(NULL, size, prot, MAP_SHARED, fd, first);
+    if (mapping == MAP_FAILED) {
+        return false;
+    }
+    /* A core dump of the device does not contain the guest. */
+    madvise(mapping, size, MADV_DONTDUMP);
+    r->mapping = mapping;
+    r->mapping_size = size;
+    r->host = mapping + (map->offset - first);
+    return true;
 }
 
-void qrnic_dma_remove(QrnicDma *dma, const vfu_dma_info_t *info)
+int qrnic_dma_map(QrnicDma *dma, const struct vfio_user_dma_map *map, int fd)
 {
-    unsigned i = find(dma, (uintptr_t)info->iova.iov_base, info->iova.iov_len);
+    const uint32_t rights = VFIO_USER_F_DMA_REGION_READ |
+                            VFIO_USER_F_DMA_REGION_WRITE;
+    bool writable = map->flags & VFIO_USER_F_DMA_REGION_WRITE;
     QrnicDmaRegion *r;
 
-    if (i == dma->regions->len) {
-        return;
+    if (map->argsz < sizeof(*map) || map->flags & ~rights) {
+        return -EINVAL;
     }
-    r = g_ptr_array_remove_index(dma->regions, i);
+    if (overlaps(dma, map->addr, map->size)) {
+        return -EEXIST;
+    }
+    if (dma->regions->len == QRNIC_DMA_REGIONS) {
+        return -ENOSPC;
+    }
+    r = QRNIC_DMA_REGION(object_new(TYPE_QRNIC_DMA_REGION));
+    r->base = map->addr;
+    r->size = map->size;
+    /*
+     * A region that the VMM cannot read is not mapped, because a read by the
+     * device would end the process.
+     */
+    if (fd >= 0 && map->flags & VFIO_USER_F_DMA_REGION_READ &&
+        !map_file(r, map, fd)) {
+        int error = -errno;
+
+        object_unref(OBJECT(r));
+        return error;
+    }
+    if (r->host) {
+        await_removed(dma, r);
+        memory_region_init_ram_ptr(&r->ram, OBJECT(r), "ram", r->size, r->host);
+        memory_region_set_readonly(&r->ram, !writable);
+        memory_region_add_subregion(&dma->root, r->base, &r->ram);
+        dma->mapped += r->size;
+    }
+    g_ptr_array_add(dma->regions, r);
+    trace_qrnic_process_dma_map(r->base, r->size, r->host, writable);
+    return 0;
+}
+
+static void remove_region(QrnicDma *dma, unsigned i)
+{
+    QrnicDmaRegion *r = g_ptr_array_remove_index(dma->regions, i);
+
     trace_qrnic_process_dma_unmap(r->base, r->size);
-    if (r->mapped) {
+    if (r->host) {
         memory_region_del_subregion(&dma->root, &r->ram);
         dma->mapped -= r->size;
         released_add(dma, r);
+        munmap(r->mapping, r->mapping_size);
     }
     /* Flat views may refer to the object until the next grace period of RCU. */
     object_unref(OBJECT(r));
+}
+
+void qrnic_dma_clear(QrnicDma *dma)
+{
+    while (dma->regions->len) {
+        remove_region(dma, dma->regions->len - 1);
+    }
+}
+
+int qrnic_dma_unmap(QrnicDma *dma, const struct vfio_user_dma_unmap *unmap)
+{
+    if (unmap->argsz < sizeof(*unmap) ||
+        unmap->flags & ~VFIO_DMA_UNMAP_FLAG_ALL) {
+        return -EINVAL;
+    }
+    if (unmap->flags) {
+        if (unmap->addr || unmap->size) {
+            return -EINVAL;
+        }
+        qrnic_dma_clear(dma);
+        return 0;
+    }
+    for (unsigned i = 0; i < dma->regions->len; i++) {
+        const QrnicDmaRegion *r = g_ptr_array_index(dma->regions, i);
+
+        if (r->base == unmap->addr && r->size == unmap->size) {
+            remove_region(dma, i);
+            return 0;
+        }
+    }
+    return -ENOENT;
 }
 
 void qrnic_window_init(QrnicWindow *w, Object *owner, MemoryRegion *bar)

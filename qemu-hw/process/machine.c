@@ -16,6 +16,7 @@
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pci_host.h"
 #include "hw/pci/pcie_host.h"
+#include "system/reset.h"
 #include "system/system.h"
 #include "compat.h"
 #include "process/process.h"
@@ -126,6 +127,16 @@ static void machine_init(MachineState *machine)
     qemu_add_machine_init_done_notifier(&p->ready);
 }
 
+/*
+ * A reset by QMP masks all vectors, because the device does not know that a VMM
+ * emulates the table of MSI-X.
+ */
+static void machine_reset(MachineState *machine, ResetType type)
+{
+    qemu_devices_reset(type);
+    qrnic_vmm_machine_reset(QRNIC_PROCESS(machine));
+}
+
 static char *get_socket(Object *obj, Error **errp)
 {
     return g_strdup(QRNIC_PROCESS(obj)->socket);
@@ -149,6 +160,7 @@ static void machine_class_init(ObjectClass *klass, QrnicClassData *data)
 
     mc->desc = "serves one qrnic to a VMM by vfio-user";
     mc->init = machine_init;
+    mc->reset = machine_reset;
     mc->max_cpus = 1;
     mc->default_ram_size = 0;
     mc->no_serial = 1;

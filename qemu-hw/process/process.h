@@ -3,9 +3,10 @@
  *
  * machine.c owns the machine type, which is a PCI Express bus with one qrnic.
  * server.c accepts VMMs at a socket, and check.c validates their messages.
- * vmm.c translates the calls of libvfio-user into accesses to the device. dma.c
- * maps the VMM's memory. All functions run in the main loop, and none of them
- * waits for the VMM.
+ * dma.c and irq.c execute requests with file descriptors (fds.c): the VMM's
+ * memory and eventfds. libvfio-user executes all other requests. vmm.c
+ * translates its calls into accesses to the device. All functions run in the
+ * main loop, and none of them waits for the VMM.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,6 +23,15 @@ OBJECT_DECLARE_SIMPLE_TYPE(QrnicProcess, QRNIC_PROCESS)
 
 typedef struct QrnicServer QrnicServer;
 
+/* File descriptors that a message may have (SCM_MAX_FD of Linux) */
+#define QRNIC_FDS_MAX 253
+
+/* The descriptors of a message; -1 replaces a removed descriptor */
+typedef struct QrnicFds {
+    unsigned count;
+    int fd[QRNIC_FDS_MAX];
+} QrnicFds;
+
 /* The memory of the VMM, as the device reaches it by DMA */
 typedef struct QrnicDma {
     AddressSpace as;
@@ -34,6 +44,16 @@ typedef struct QrnicDma {
     /* Host addresses that contain all these regions, if released is not 0 */
     uintptr_t released_low, released_high;
 } QrnicDma;
+
+/* The eventfds of the VMM */
+typedef struct QrnicIrqs {
+    unsigned vectors;
+    int *eventfds;              /* -1 for a vector without eventfd */
+    /* Vectors that were sent while the VMM had no eventfd for them */
+    unsigned long *unsent;
+    unsigned long aio;          /* context of the kernel's AIO */
+    int file;                   /* empty file that AIO reads */
+} QrnicIrqs;
 
 /* A BAR as an address space, because the BAR itself may be unmapped */
 typedef struct QrnicWindow {
@@ -49,21 +69,140 @@ struct QrnicProcess {
     PCIDevice *pci;
     MemoryRegion pci_memory, pci_io;
     QrnicDma dma;
+    QrnicIrqs irqs;
     QrnicWindow windows[PCI_NUM_REGIONS];
 
     /* The libvfio-user context of the VMM, or NULL */
     vfu_ctx_t *context;
-    /* First error that libvfio-user has logged for the message in progress */
-    char *reason;
-    /* Vectors that were sent while the VMM had no eventfd for them */
-    unsigned long *unsent;
+    /* File of the device memory of this VMM, or -1 */
+    int memory_fd;
     bool complained_share;
 
     QrnicServer *server;
     Notifier ready;
 };
 
+/* fds.c */
+
+/**
+ * qrnic_fds_init:
+ * @errp: receives the error
+ *
+ * Starts the thread that closes descriptors. Called once.
+ *
+ * Returns: true, or false with *@errp set
+ */
+bool qrnic_fds_init(Error **errp);
+/**
+ * qrnic_fd_close:
+ * @fd: a descriptor of the VMM, or a connection
+ *
+ * Lets the thread close a descriptor, because close() may wait.
+ */
+void qrnic_fd_close(int fd);
+/**
+ * qrnic_fds_closing:
+ *
+ * Returns: the number of descriptors that the thread has not closed yet
+ */
+unsigned qrnic_fds_closing(void);
+/**
+ * qrnic_fds_close:
+ * @fds: the descriptors
+ *
+ * Lets the thread close all descriptors that were not taken.
+ */
+void qrnic_fds_close(QrnicFds *fds);
+/**
+ * qrnic_fds_take:
+ * @fds: the descriptors
+ * @i: number of one
+ *
+ * Returns: the descriptor, which the caller then owns
+ */
+int qrnic_fds_take(QrnicFds *fds, unsigned i);
+/**
+ * qrnic_fds_receive:
+ * @socket: a connection
+ * @buf: receives the bytes
+ * @len: maximum number of bytes
+ * @fds: descriptors that arrive are appended
+ *
+ * Receives bytes without a wait.
+ *
+ * Returns: the number of bytes; 0 at the end of the connection; or -1 with
+ * errno set, to EMSGSIZE if descriptors were lost
+ */
+ssize_t qrnic_fds_receive(int socket, void *buf, size_t len, QrnicFds *fds);
+/**
+ * qrnic_fd_is_memory:
+ * @fd: a descriptor of any kind
+ *
+ * Returns: true if the file consists of memory (memfd, tmpfs or hugetlbfs)
+ */
+bool qrnic_fd_is_memory(int fd);
+/**
+ * qrnic_fd_is_eventfd:
+ * @fd: a descriptor of any kind
+ *
+ * Returns: true if the descriptor is an eventfd
+ */
+bool qrnic_fd_is_eventfd(int fd);
+
+/* irq.c */
+
+/**
+ * qrnic_irq_init:
+ * @irqs: the interrupts to initialize
+ * @vectors: number of vectors
+ * @errp: receives the error
+ *
+ * Returns: true, or false with *@errp set
+ */
+bool qrnic_irq_init(QrnicIrqs *irqs, unsigned vectors, Error **errp);
+/**
+ * qrnic_irq_send:
+ * @irqs: the interrupts
+ * @vector: number of the vector
+ *
+ * Signals the eventfd of a vector. Without eventfd, the vector is recorded.
+ */
+void qrnic_irq_send(QrnicIrqs *irqs, unsigned vector);
+/**
+ * qrnic_irq_forget:
+ * @irqs: the interrupts
+ *
+ * Discards the recorded vectors.
+ */
+void qrnic_irq_forget(QrnicIrqs *irqs);
+/**
+ * qrnic_irq_clear:
+ * @irqs: the interrupts
+ *
+ * Removes all eventfds, and discards the recorded vectors.
+ */
+void qrnic_irq_clear(QrnicIrqs *irqs);
+/**
+ * qrnic_irq_set:
+ * @irqs: the interrupts
+ * @pci: the device
+ * @set: the request
+ * @bools: one byte for each vector of a request with VFIO_IRQ_SET_DATA_BOOL
+ * @len: number of bytes of @bools
+ * @fds: eventfds of the request; those that are used are taken
+ *
+ * Executes SET_IRQS, and then sends recorded vectors.
+ *
+ * Returns: 0, or a negative errno
+ */
+int qrnic_irq_set(QrnicIrqs *irqs, PCIDevice *pci,
+                  const struct vfio_irq_set *set, const uint8_t *bools,
+                  size_t len, QrnicFds *fds);
+
 /* dma.c */
+
+/* Regions that a VMM may have at a time */
+#define QRNIC_DMA_REGIONS 512
 
 /**
  * qrnic_dma_init:
@@ -72,30 +211,33 @@ struct QrnicProcess {
  */
 void qrnic_dma_init(QrnicDma *dma, Object *owner);
 /**
- * qrnic_dma_add:
+ * qrnic_dma_map:
  * @dma: the memory
- * @info: the region; one without a mapping is only recorded
+ * @map: the request, which qrnic_message_check() has accepted
+ * @fd: file of the region, or -1 if the VMM does not share it; not consumed
  *
- * Adds a region of the VMM's memory.
+ * Adds a region of the VMM's memory. A region without file is only recorded.
+ *
+ * Returns: 0, or a negative errno; -ENOSPC if QRNIC_DMA_REGIONS regions exist
  */
-void qrnic_dma_add(QrnicDma *dma, const vfu_dma_info_t *info);
+int qrnic_dma_map(QrnicDma *dma, const struct vfio_user_dma_map *map, int fd);
 /**
- * qrnic_dma_remove:
+ * qrnic_dma_unmap:
  * @dma: the memory
- * @info: the region; ignored if it is unknown
+ * @unmap: the request
  *
- * Removes a region before libvfio-user unmaps it.
+ * Removes one region, or all regions.
+ *
+ * Returns: 0, or a negative errno
  */
-void qrnic_dma_remove(QrnicDma *dma, const vfu_dma_info_t *info);
+int qrnic_dma_unmap(QrnicDma *dma, const struct vfio_user_dma_unmap *unmap);
 /**
- * qrnic_dma_find:
+ * qrnic_dma_clear:
  * @dma: the memory
- * @base: first address
- * @size: number of bytes
  *
- * Returns: true if exactly this region was added
+ * Removes all regions.
  */
-bool qrnic_dma_find(const QrnicDma *dma, uint64_t base, uint64_t size);
+void qrnic_dma_clear(QrnicDma *dma);
 /**
  * qrnic_window_init:
  * @w: the window to initialize
@@ -133,17 +275,17 @@ bool qrnic_vmm_new(QrnicProcess *p, const char *path, Error **errp);
  * qrnic_vmm_free:
  * @p: the process
  *
- * Resets the device, and then removes all memory of the VMM and the context.
+ * Resets the device, and then removes the context and all memory and eventfds
+ * of the VMM. Ignores the members that are not set.
  */
 void qrnic_vmm_free(QrnicProcess *p);
 /**
- * qrnic_vmm_resend:
+ * qrnic_vmm_machine_reset:
  * @p: the process
  *
- * Sends the interrupts again that had no eventfd. The server calls it after the
- * VMM has set eventfds.
+ * Unmasks the vectors, which a reset of the machine masks.
  */
-void qrnic_vmm_resend(QrnicProcess *p);
+void qrnic_vmm_machine_reset(QrnicProcess *p);
 /**
  * qrnic_vmm_init:
  * @p: the process with its device
@@ -163,14 +305,14 @@ bool qrnic_vmm_init(QrnicProcess *p, Error **errp);
 /**
  * qrnic_message_check:
  * @dma: the VMM's memory
- * @socket: the VMM's connection, whose next message is @message
+ * @fds: the descriptors of the message
  * @message: a complete message with its header
  *
- * Validates the fields that libvfio-user uses without a check of its own.
+ * Validates a message before it is executed.
  *
  * Returns: NULL, or the reason for which the VMM is disconnected
  */
-const char *qrnic_message_check(const QrnicDma *dma, int socket,
+const char *qrnic_message_check(const QrnicDma *dma, const QrnicFds *fds,
                                 const void *message);
 
 /* server.c */
@@ -185,5 +327,15 @@ const char *qrnic_message_check(const QrnicDma *dma, int socket,
  * Returns: true, or false with *@errp set
  */
 bool qrnic_server_start(QrnicProcess *p, Error **errp);
+/**
+ * qrnic_server_warn:
+ * @s: the server
+ * @format: one line, in the form of printf()
+ *
+ * Reports a fault of a VMM. Some lines are suppressed if there are many,
+ * because a VMM could otherwise fill the log.
+ */
+void G_GNUC_PRINTF(2, 3) qrnic_server_warn(QrnicServer *s, const char *format,
+                                           ...);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * qrnic process: the socket at which VMMs connect
  *
- * libvfio-user waits for the rest of a message, and for the first message after
- * it has accepted a connection. Both would stop the main loop. So this file
- * accepts the VMM, and calls libvfio-user only if the complete message is in
- * the socket and the reply will fit.
+ * This file receives and validates each message of the VMM completely. dma.c
+ * and irq.c execute the requests with file descriptors, and libvfio-user all
+ * others. That library waits for the rest of a message, and does not check
+ * descriptors. So it never gets the VMM's connection. A private
+ * connection passes the messages to libvfio-user, without descriptors.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,10 +17,12 @@
  *
  * greeting: The VMM is connected, but the first message is incomplete. There is
  *           no libvfio-user context.
- * served:   The context owns the connection, and s->fd is its descriptor.
+ * served:   The context owns one socket of the private connection. s->library
+ *           is the opposite socket, and is empty between two messages.
  *
- * The first message reaches the context through a private connection, which is
- * replaced by the VMM's connection after the negotiation.
+ * The descriptors of a message belong to its first byte. So the header and the
+ * body are received by calls of their own, which end where the message ends. A
+ * longer call could return the descriptors of the next message.
  */
 
 #include "qemu/osdep.h"
@@ -38,29 +41,81 @@
 #include "process/process.h"
 
 /*
- * Messages that one run of the main loop processes, so that timers and frames
- * are not delayed
+ * Work that one run of the main loop does for the VMM, so that timers and
+ * frames are not delayed. The unit is a byte of a message or of its reply.
  */
-#define MESSAGES_PER_RUN 256
+#define WORK_PER_RUN (256 * 1024)
+/* Work of a message beyond its bytes: of a region access, and of any other */
+#define WORK_ACCESS 1024
+#define WORK_REQUEST (32 * 1024)
 
-/* A message must be complete after this time, and is checked that often. */
+/* A message must be complete after this time. */
 #define MESSAGE_LIMIT_MS 30000
-#define MESSAGE_CHECK_MS 2
+
+/*
+ * Descriptors of VMMs that wait for being closed. Above this number, no message
+ * and no VMM is accepted, because descriptors are a limited resource.
+ */
+#define CLOSING_MAX 256
+/* Time after which the server tries again if it can accept nothing */
+#define RESUME_MS 100
+
+/* Warnings that are reported at once, and time until a further one may be */
+#define WARNINGS 20
+#define WARNING_MS 5000
 
 struct QrnicServer {
     QrnicProcess *p;
     QrnicMeeting meeting;
     /* The VMM's connection, or -1 */
     int fd;
-    QEMUTimer *timer;
-    /* Time at which the incomplete message is too late, or 0 */
-    int64_t limit_ms;
+    /* The private connection to libvfio-user, or -1 */
+    int library;
+    /* Expires when the message is too late */
+    QEMUTimer *late;
+    QEMUTimer *resume;
     Notifier exit;
+    /* Warnings that may be reported now, and the time of the last change */
+    unsigned warnings, suppressed;
+    int64_t warned_ms;
+    /* The message in progress: its bytes so far, and its descriptors */
+    size_t have;
+    QrnicFds fds;
     uint8_t buf[QRNIC_MESSAGE_MAX];
 };
 
+typedef struct vfio_user_header Header;
+
 static void accept_vmm(void *opaque);
 static void receive(void *opaque);
+
+void qrnic_server_warn(QrnicServer *s, const char *format, ...)
+{
+    int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
+    int64_t earned = (now - s->warned_ms) / WARNING_MS;
+    g_autofree char *text = NULL;
+    va_list args;
+
+    if (earned > 0) {
+        s->warnings = MIN(s->warnings + earned, WARNINGS);
+        s->warned_ms = now;
+    }
+    if (!s->warnings) {
+        s->suppressed++;
+        return;
+    }
+    s->warnings--;
+    va_start(args, format);
+    text = g_strdup_vprintf(format, args);
+    va_end(args);
+    if (s->suppressed) {
+        warn_report("qrnic-process: %s (%u earlier warnings were suppressed)",
+                    text, s->suppressed);
+    } else {
+        warn_report("qrnic-process: %s", text);
+    }
+    s->suppressed = 0;
+}
 
 static void handlers(QrnicServer *s, bool read, bool write)
 {
@@ -68,87 +123,229 @@ static void handlers(QrnicServer *s, bool read, bool write)
                         s);
 }
 
+/*
+ * Disconnects a VMM. The thread that closes the connection may be late, because
+ * descriptors in unread messages, or those before them, may wait.
+ */
+static void disconnect(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+    qrnic_fd_close(fd);
+}
+
 /* Ends the connection. A reason is reported, and NULL is a regular end. */
 static void end(QrnicServer *s, const char *reason)
 {
-    QrnicProcess *p = s->p;
-
     if (reason) {
-        warn_report("qrnic-process: VMM disconnected: %s", reason);
+        qrnic_server_warn(s, "VMM disconnected: %s", reason);
     }
     trace_qrnic_process_end(reason ?: "closed by the VMM");
-    timer_del(s->timer);
-    s->limit_ms = 0;
+    timer_del(s->late);
     handlers(s, false, false);
-    if (p->context) {
-        qrnic_vmm_free(p);
-    } else {
-        close(s->fd);
+    qrnic_vmm_free(s->p);
+    if (s->library >= 0) {
+        close(s->library);
+        s->library = -1;
     }
+    qrnic_fds_close(&s->fds);
+    s->have = 0;
+    disconnect(s->fd);
     s->fd = -1;
 }
 
-/* Waits for the rest of a message. Ends the connection if it is too late. */
-static void await_rest(QrnicServer *s)
+/*
+ * Ends the connection because a message or a reply could not be passed on. The
+ * usual cause is a VMM that has ended, which is not reported.
+ */
+static void end_unsent(QrnicServer *s, const char *reason)
 {
-    int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
     struct pollfd poll_fd = { .fd = s->fd, .events = POLLRDHUP };
 
-    /* The rest never arrives from a VMM that has ended. */
-    if (poll(&poll_fd, 1, 0) == 1) {
-        end(s, NULL);
-        return;
-    }
-    if (!s->limit_ms) {
-        s->limit_ms = now + MESSAGE_LIMIT_MS;
-    }
-    if (now > s->limit_ms) {
-        end(s, "a message stayed incomplete for 30 s");
-        return;
-    }
-    /* The socket stays readable, so a timer checks it. */
-    handlers(s, false, false);
-    timer_mod(s->timer, now + MESSAGE_CHECK_MS);
+    end(s, poll(&poll_fd, 1, 0) == 1 ? NULL : reason);
+}
+
+static void message_late(void *opaque)
+{
+    end(opaque, "a message stayed incomplete for 30 s");
+}
+
+/* Stops the listener, and after a pause accepts again. */
+static void pause_listener(QrnicServer *s)
+{
+    qemu_set_fd_handler(s->meeting.listener, NULL, NULL, s);
+    timer_mod(s->resume, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + RESUME_MS);
 }
 
 /*
- * Copies the bytes that are in the socket into s->buf, and leaves them there.
- * Returns their number, or 0 if there are none or the connection has ended.
+ * Returns true if too many descriptors wait for being closed. Then nothing is
+ * received until the timer expires.
  */
-static size_t peek(QrnicServer *s)
+static bool must_pause(QrnicServer *s)
 {
-    ssize_t n = RETRY_ON_EINTR(recv(s->fd, s->buf, sizeof(s->buf),
-                                    MSG_PEEK | MSG_DONTWAIT));
+    if (qrnic_fds_closing() <= CLOSING_MAX) {
+        return false;
+    }
+    pause_listener(s);
+    if (s->fd >= 0) {
+        handlers(s, false, false);
+    }
+    return true;
+}
 
-    if (n > 0) {
-        return n;
+static void resume(void *opaque)
+{
+    QrnicServer *s = opaque;
+
+    if (must_pause(s)) {
+        return;
     }
-    if (n == 0 || errno != EAGAIN) {
-        end(s, NULL);
-    } else {
-        handlers(s, true, false);
+    qemu_set_fd_handler(s->meeting.listener, accept_vmm, NULL, s);
+    if (s->fd >= 0) {
+        receive(s);
     }
-    return 0;
+}
+
+/* Receiving */
+
+/* Returns the size of the message in progress, or at first of its header. */
+static size_t message_size(const QrnicServer *s)
+{
+    Header header;
+
+    if (s->have < sizeof(header)) {
+        return sizeof(header);
+    }
+    memcpy(&header, s->buf, sizeof(header));
+    return header.msg_size;
 }
 
 /*
- * Returns the size of the message at the offset, or 0 if it is incomplete. An
- * invalid message ends the connection.
+ * Receives the rest of the message in progress, or the next message. Returns
+ * true if the message is complete. Otherwise the handler continues when more
+ * bytes arrive, or the connection has ended.
  */
-static size_t next_message(QrnicServer *s, size_t offset, size_t len)
+static bool receive_message(QrnicServer *s)
 {
-    struct vfio_user_header header;
+    size_t size;
+    ssize_t n;
 
-    if (len - offset < sizeof(header)) {
-        return 0;
+    while (s->have < (size = message_size(s))) {
+        n = qrnic_fds_receive(s->fd, s->buf + s->have, size - s->have, &s->fds);
+        if (n < 0 && errno == EAGAIN) {
+            if (s->have && !timer_pending(s->late)) {
+                timer_mod(s->late, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) +
+                                   MESSAGE_LIMIT_MS);
+            }
+            return false;
+        }
+        if (n <= 0) {
+            end(s, n < 0 && errno == EMSGSIZE ?
+                "a message has too many file descriptors" : NULL);
+            return false;
+        }
+        s->have += n;
+        size = message_size(s);
+        if (size < sizeof(Header) || size > QRNIC_MESSAGE_MAX) {
+            end(s, "a message is shorter than its header or longer than 64 "
+                "KiB");
+            return false;
+        }
     }
-    memcpy(&header, s->buf + offset, sizeof(header));
-    if (header.msg_size < sizeof(header) ||
-        header.msg_size > QRNIC_MESSAGE_MAX) {
-        end(s, "a message is shorter than its header or longer than 64 KiB");
-        return 0;
+    if (timer_pending(s->late)) {
+        timer_del(s->late);
     }
-    return header.msg_size <= len - offset ? header.msg_size : 0;
+    return true;
+}
+
+/* Replies */
+
+static bool room_for_reply(QrnicServer *s)
+{
+    struct pollfd poll_fd = { .fd = s->fd, .events = POLLOUT };
+
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
+static bool send_all(int fd, const void *buf, size_t len, const QrnicFds *fds)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(QRNIC_FDS_MAX * sizeof(int))];
+    } control;
+    struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    if (fds && fds->count) {
+        memset(&control, 0, CMSG_SPACE(fds->count * sizeof(int)));
+        msg.msg_control = &control;
+        msg.msg_controllen = CMSG_SPACE(fds->count * sizeof(int));
+        control.header = (struct cmsghdr) {
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+            .cmsg_len = CMSG_LEN(fds->count * sizeof(int)),
+        };
+        memcpy(CMSG_DATA(&control.header), fds->fd, fds->count * sizeof(int));
+    }
+    return RETRY_ON_EINTR(sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL)) ==
+           len;
+}
+
+/*
+ * Answers a request that this program executes itself. error: 0, or a negative
+ * errno.
+ */
+static bool reply(QrnicServer *s, const Header *request, int error,
+                  const void *body, size_t len)
+{
+    uint8_t message[sizeof(Header) + sizeof(struct vfio_user_dma_unmap)];
+    Header header = {
+        .msg_id = request->msg_id, .cmd = request->cmd,
+        .msg_size = sizeof(header) + (error ? 0 : len),
+        .flags = { .type = VFIO_USER_F_TYPE_REPLY, .error = !!error },
+        .error_no = -error,
+    };
+
+    memcpy(message, &header, sizeof(header));
+    if (len) {
+        memcpy(message + sizeof(header), body, len);
+    }
+    return request->flags.no_reply ||
+           send_all(s->fd, message, header.msg_size, NULL);
+}
+
+/*
+ * Passes the reply of libvfio-user on to the VMM. Returns its size, or 0 on an
+ * error. *error receives the error that the reply reports.
+ */
+static size_t pass_reply(QrnicServer *s, int *error)
+{
+    QrnicFds fds;
+    Header header;
+    size_t have = 0;
+    ssize_t n;
+    bool done = false;
+
+    fds.count = 0;
+    for (;;) {
+        n = qrnic_fds_receive(s->library, s->buf + have,
+                              sizeof(s->buf) - have, &fds);
+        if (n <= 0) {
+            break;
+        }
+        have += n;
+        if (have >= sizeof(header)) {
+            memcpy(&header, s->buf, sizeof(header));
+            if (header.msg_size <= have) {
+                *error = header.flags.error ? -(int)header.error_no : 0;
+                done = send_all(s->fd, s->buf, have, &fds);
+                break;
+            }
+        }
+    }
+    /* These are duplicates of the process's own files. */
+    for (unsigned i = 0; i < fds.count; i++) {
+        close(fds.fd[i]);
+    }
+    return done ? have : 0;
 }
 
 /* The first message */
@@ -192,15 +389,6 @@ static int connect_context(QrnicServer *s, Error **errp)
     return fd;
 }
 
-/* Passes the reply of the context on to the VMM. */
-static bool forward_reply(QrnicServer *s, int from)
-{
-    ssize_t n = recv(from, s->buf, sizeof(s->buf), MSG_DONTWAIT);
-
-    return n > 0 &&
-           send(s->fd, s->buf, n, MSG_DONTWAIT | MSG_NOSIGNAL) == n;
-}
-
 static bool speaks_other_version(const uint8_t *message, size_t size)
 {
     struct vfio_user_header header;
@@ -215,148 +403,187 @@ static bool speaks_other_version(const uint8_t *message, size_t size)
     return version.major != 0;
 }
 
-/* Lets the context answer the first message, and gives it the connection. */
-static void greet(QrnicServer *s, size_t size)
+/* Lets a new context answer the first message. */
+static void greet(QrnicServer *s)
 {
     QrnicProcess *p = s->p;
     Error *err = NULL;
-    int vmm = s->fd, private;
-    bool agreed, replied;
+    int error = 0;
+    bool agreed;
 
-    if (speaks_other_version(s->buf, size)) {
+    if (s->fds.count) {
+        end(s, "the first message has file descriptors");
+        return;
+    }
+    if (speaks_other_version(s->buf, s->have)) {
         end(s, "the VMM speaks another version of vfio-user than 0: use QEMU "
             "10.1 or newer, or another VMM with this version");
         return;
     }
-    private = connect_context(s, &err);
-
-    if (private < 0) {
-        /* Frees the context, if any, before the connection. */
-        qrnic_vmm_free(p);
+    s->library = connect_context(s, &err);
+    if (s->library < 0) {
         end(s, error_get_pretty(err));
         error_free(err);
         return;
     }
-    agreed = recv(vmm, s->buf, size, MSG_DONTWAIT) == size &&
-             send(private, s->buf, size, MSG_DONTWAIT | MSG_NOSIGNAL) == size &&
+    agreed = send_all(s->library, s->buf, s->have, NULL) &&
              vfu_attach_ctx(p->context) == 0;
-    replied = forward_reply(s, private);
-    close(private);
-    if (agreed && replied) {
-        int fd = vfu_get_poll_fd(p->context);
-
-        handlers(s, false, false);
-        if (dup3(vmm, fd, O_CLOEXEC) == fd) {
-            close(vmm);
-            s->fd = fd;
-            trace_qrnic_process_served(fd);
-            handlers(s, true, false);
-            return;
-        }
+    if (!pass_reply(s, &error) || !agreed || error) {
+        end(s, "the negotiation of the version failed");
+        return;
     }
-    {
-        g_autofree char *reason = g_steal_pointer(&p->reason);
-
-        qrnic_vmm_free(p);
-        end(s, reason ?: "the negotiation of the version failed");
-    }
+    s->have = 0;
+    trace_qrnic_process_served(s->fd);
 }
 
 /* Messages */
 
-static bool room_for_reply(QrnicServer *s)
+/*
+ * Lets libvfio-user execute the message. Returns the size of the reply, and
+ * ends the connection on an error.
+ */
+static size_t forward(QrnicServer *s, const Header *header, int *error)
 {
-    struct pollfd poll_fd = { .fd = s->fd, .events = POLLOUT };
+    bool done = send_all(s->library, s->buf, s->have, NULL) &&
+                vfu_run_ctx(s->p->context) >= 0;
+    size_t size = 0;
 
-    return poll(&poll_fd, 1, 0) == 1;
+    if (done && !header->flags.no_reply) {
+        size = pass_reply(s, error);
+        done = size;
+    }
+    if (!done) {
+        end_unsent(s, "a message cannot be processed");
+    }
+    return size;
+}
+
+static int set_irqs(QrnicServer *s, const uint8_t *body, size_t len)
+{
+    struct vfio_irq_set set;
+
+    memcpy(&set, body, sizeof(set));
+    return qrnic_irq_set(&s->p->irqs, s->p->pci, &set, body + sizeof(set),
+                         len - sizeof(set), &s->fds);
+}
+
+static int dma_map(QrnicServer *s, const uint8_t *body)
+{
+    struct vfio_user_dma_map map;
+    int fd = s->fds.count ? qrnic_fds_take(&s->fds, 0) : -1;
+    int error;
+
+    memcpy(&map, body, sizeof(map));
+    error = qrnic_dma_map(&s->p->dma, &map, fd);
+    if (fd >= 0) {
+        /* The file consists of memory, so close() does not wait. */
+        close(fd);
+    }
+    if (error == -ENOSPC) {
+        qrnic_server_warn(s, "the VMM maps more than %u DMA regions: give the "
+                          "guest fewer memory devices", QRNIC_DMA_REGIONS);
+    }
+    return error;
+}
+
+static int dma_unmap(QrnicServer *s, const uint8_t *body)
+{
+    struct vfio_user_dma_unmap unmap;
+
+    memcpy(&unmap, body, sizeof(unmap));
+    return qrnic_dma_unmap(&s->p->dma, &unmap);
 }
 
 /*
- * Lets libvfio-user process the next message, which is complete. Returns true
- * if the connection lasts.
+ * Executes the message in s->buf, and answers it. Returns the work, or 0 if the
+ * connection has ended.
  */
-static bool process(QrnicServer *s, const struct vfio_user_header *header)
+static size_t execute(QrnicServer *s)
 {
-    QrnicProcess *p = s->p;
-    int result;
+    const uint8_t *body = s->buf + sizeof(Header);
+    size_t work = s->have, len = s->have - sizeof(Header);
+    int error = 0;
+    Header header;
+    bool sent = true;
 
-    g_clear_pointer(&p->reason, g_free);
-    result = vfu_run_ctx(p->context);
-    if (result < 0 || vfu_get_poll_fd(p->context) != s->fd) {
-        g_autofree char *reason = g_steal_pointer(&p->reason);
-
-        end(s, reason ?: "a message cannot be processed");
-        return false;
+    memcpy(&header, s->buf, sizeof(header));
+    switch (header.cmd) {
+    case VFIO_USER_DMA_MAP:
+        error = dma_map(s, body);
+        sent = reply(s, &header, error, NULL, 0);
+        break;
+    case VFIO_USER_DMA_UNMAP:
+        error = dma_unmap(s, body);
+        sent = reply(s, &header, error, body,
+                     sizeof(struct vfio_user_dma_unmap));
+        break;
+    case VFIO_USER_DEVICE_SET_IRQS:
+        error = set_irqs(s, body, len);
+        sent = reply(s, &header, error, NULL, 0);
+        break;
+    case VFIO_USER_DIRTY_PAGES:
+        /* libvfio-user does not know the regions. */
+        error = -ENOTSUP;
+        sent = reply(s, &header, error, NULL, 0);
+        break;
+    default:
+        work += forward(s, &header, &error);
+        break;
     }
-    trace_qrnic_process_message(header->msg_id, header->cmd, header->msg_size,
-                                p->reason ?: "done");
-    if (header->cmd == VFIO_USER_DEVICE_SET_IRQS) {
-        qrnic_vmm_resend(p);
+    if (s->fd >= 0 && !sent) {
+        end_unsent(s, "a reply cannot be sent");
     }
-    return true;
+    if (s->fd < 0) {
+        return 0;
+    }
+    trace_qrnic_process_message(header.msg_id, header.cmd, header.msg_size,
+                                error);
+    s->have = 0;
+    qrnic_fds_close(&s->fds);
+    return work + (header.cmd == VFIO_USER_REGION_READ ||
+                   header.cmd == VFIO_USER_REGION_WRITE ? WORK_ACCESS :
+                   WORK_REQUEST);
 }
 
-/* Returns the number of bytes that were processed. */
-static size_t process_all(QrnicServer *s, size_t len, unsigned *budget)
+/*
+ * Executes the message if it is valid and the reply will fit. Returns the work,
+ * or 0 if the VMM must act first or the connection has ended.
+ */
+static size_t process(QrnicServer *s)
 {
-    struct vfio_user_header header;
-    size_t offset = 0, size;
-    const char *wrong;
+    const char *wrong = qrnic_message_check(&s->p->dma, &s->fds, s->buf);
+    Header header;
 
-    while (*budget && (size = next_message(s, offset, len))) {
-        memcpy(&header, s->buf + offset, sizeof(header));
-        wrong = qrnic_message_check(&s->p->dma, s->fd, s->buf + offset);
-        if (wrong) {
-            end(s, wrong);
-            break;
-        }
-        if (!header.flags.no_reply && !room_for_reply(s)) {
-            /* Continues when the VMM has read earlier replies. */
-            handlers(s, false, true);
-            *budget = 0;
-            break;
-        }
-        if (!process(s, &header)) {
-            break;
-        }
-        offset += size;
-        --*budget;
+    if (wrong) {
+        end(s, wrong);
+        return 0;
     }
-    return offset;
+    memcpy(&header, s->buf, sizeof(header));
+    if (!header.flags.no_reply && !room_for_reply(s)) {
+        /* Continues when the VMM has read earlier replies. */
+        handlers(s, false, true);
+        return 0;
+    }
+    return execute(s);
 }
 
 static void receive(void *opaque)
 {
     QrnicServer *s = opaque;
-    unsigned budget = MESSAGES_PER_RUN;
-    size_t len, size;
+    size_t work, done = 0;
 
-    if (!s->p->context) {
-        len = peek(s);
-        size = len ? next_message(s, 0, len) : 0;
-        if (size) {
-            s->limit_ms = 0;
-            greet(s, size);
-        } else if (s->fd >= 0 &&
-                   (len ||
-                    qemu_clock_get_ms(QEMU_CLOCK_REALTIME) > s->limit_ms)) {
-            await_rest(s);
-        }
-        return;
-    }
-    /* The handler may have waited for room or for the rest of a message. */
+    /* The handler may have waited for room. */
     handlers(s, true, false);
-    while (budget && (len = peek(s))) {
-        size = process_all(s, len, &budget);
-        if (s->fd < 0) {
+    while (done < WORK_PER_RUN && !must_pause(s) && receive_message(s)) {
+        if (!s->p->context) {
+            greet(s);
             return;
         }
-        if (size) {
-            s->limit_ms = 0;
-        } else if (budget) {
-            await_rest(s);
+        work = process(s);
+        if (!work) {
             return;
         }
+        done += work;
     }
 }
 
@@ -369,10 +596,20 @@ static void receive(void *opaque)
 static void accept_vmm(void *opaque)
 {
     QrnicServer *s = opaque;
-    int fd = qrnic_meeting_accept(&s->meeting);
+    int fd;
 
+    if (must_pause(s)) {
+        return;
+    }
+    fd = qrnic_meeting_accept(&s->meeting);
     if (fd < 0) {
         trace_qrnic_process_accept_failed(errno);
+        if (errno != EAGAIN && errno != ECONNABORTED) {
+            /* The VMM stays in the queue, and would be tried in a loop. */
+            qrnic_server_warn(s, "a VMM cannot be accepted: %s",
+                              strerror(errno));
+            pause_listener(s);
+        }
         return;
     }
     if (s->fd >= 0) {
@@ -381,9 +618,9 @@ static void accept_vmm(void *opaque)
         if (poll(&poll_fd, 1, 0) == 1) {
             end(s, NULL);
         } else {
-            warn_report("qrnic-process: a second VMM was rejected, because "
-                        "another one uses the device");
-            close(fd);
+            qrnic_server_warn(s, "a second VMM was rejected, because another "
+                              "one uses the device");
+            disconnect(fd);
             return;
         }
     }
@@ -391,8 +628,8 @@ static void accept_vmm(void *opaque)
     s->fd = fd;
     handlers(s, true, false);
     /* A VMM that sends nothing must not keep others out. */
-    s->limit_ms = qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + MESSAGE_LIMIT_MS;
-    timer_mod(s->timer, s->limit_ms + 1);
+    timer_mod(s->late, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) +
+                       MESSAGE_LIMIT_MS);
 }
 
 /*
@@ -468,9 +705,11 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
 
     s->p = p;
     s->fd = -1;
+    s->library = -1;
+    s->warnings = WARNINGS;
     qrnic_meeting_init(&s->meeting, p->socket);
     s->meeting.type = SOCK_STREAM;
-    if (!qrnic_meeting_path_check(p->socket, &err)) {
+    if (!qrnic_meeting_path_check(p->socket, &err) || !qrnic_fds_init(&err)) {
         meet = QRNIC_MEET_FAILED;
     } else if (!is_alive(p->socket)) {
         meet = qrnic_meeting_go(&s->meeting, &fd, &err);
@@ -496,7 +735,8 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
     sigemptyset(&bus);
     sigaddset(&bus, SIGBUS);
     pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
-    s->timer = timer_new_ms(QEMU_CLOCK_REALTIME, receive, s);
+    s->late = timer_new_ms(QEMU_CLOCK_REALTIME, message_late, s);
+    s->resume = timer_new_ms(QEMU_CLOCK_REALTIME, resume, s);
     s->exit.notify = leave;
     qemu_add_exit_notifier(&s->exit);
     qemu_set_fd_handler(s->meeting.listener, accept_vmm, NULL, s);

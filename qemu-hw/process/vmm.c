@@ -3,15 +3,15 @@
  *
  * libvfio-user calls this file while server.c lets it process a message. The
  * callbacks access configuration space, BARs and resets as a host bridge does.
- * The device's interrupts reach the VMM's eventfds through the hooks of MSI-X.
+ * The device's interrupts reach irq.c through the hooks of MSI-X.
  * Migration is not offered, because the device cannot be migrated.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
-#include "qemu/bitmap.h"
-#include "qemu/error-report.h"
+#include <sys/mman.h>
+#include "qemu/memfd.h"
 #include "qapi/error.h"
 #include "hw/pci/msi.h"
 #include "hw/pci/msix.h"
@@ -33,7 +33,7 @@ static unsigned vectors(QrnicProcess *p)
  */
 static void unmask_all(QrnicProcess *p)
 {
-    bitmap_zero(p->unsent, vectors(p));
+    qrnic_irq_forget(&p->irqs);
     for (unsigned v = 0; v < vectors(p); v++) {
         msix_set_mask(p->pci, v, false);
     }
@@ -52,33 +52,12 @@ static MSIMessage prepare_message(PCIDevice *pci, unsigned vector)
     return (MSIMessage) { .data = vector };
 }
 
-static void send_vector(QrnicProcess *p, unsigned vector)
-{
-    if (p->context && vfu_irq_trigger(p->context, vector) < 0) {
-        set_bit(vector, p->unsent);
-    }
-}
-
 static void trigger(PCIDevice *pci, MSIMessage message)
 {
-    send_vector(QRNIC_PROCESS(current_machine), message.data);
-}
+    QrnicProcess *p = QRNIC_PROCESS(current_machine);
 
-void qrnic_vmm_resend(QrnicProcess *p)
-{
-    for (unsigned v = find_first_bit(p->unsent, vectors(p)); v < vectors(p);
-         v = find_next_bit(p->unsent, vectors(p), v + 1)) {
-        clear_bit(v, p->unsent);
-        send_vector(p, v);
-    }
-}
-
-static void irq_state(vfu_ctx_t *ctx, uint32_t start, uint32_t count, bool mask)
-{
-    QrnicProcess *p = vfu_get_private(ctx);
-
-    for (uint32_t i = 0; i < count && start + i < vectors(p); i++) {
-        msix_set_mask(p->pci, start + i, mask);
+    if (p->context) {
+        qrnic_irq_send(&p->irqs, message.data);
     }
 }
 
@@ -95,9 +74,9 @@ static void check_share(QrnicProcess *p)
         return;
     }
     p->complained_share = true;
-    warn_report("qrnic-process: the VMM does not share its guest's memory, so "
-                "the device cannot reach it: add share=on to the VMM's memory "
-                "backend");
+    qrnic_server_warn(p->server, "the VMM does not share its guest's memory, "
+                      "so the device cannot reach it: add share=on to the "
+                      "VMM's memory backend");
 }
 
 static bool starts_flr(PCIDevice *pci, hwaddr offset, uint32_t value,
@@ -174,20 +153,14 @@ static vfu_region_access_cb_t *const bar_accesses[PCI_ROM_SLOT] = {
     bar5_access,
 };
 
-/* Memory and reset */
+/* Reset */
 
-static void dma_register(vfu_ctx_t *ctx, vfu_dma_info_t *info)
+void qrnic_vmm_machine_reset(QrnicProcess *p)
 {
-    QrnicProcess *p = vfu_get_private(ctx);
-
-    qrnic_dma_add(&p->dma, info);
-}
-
-static void dma_unregister(vfu_ctx_t *ctx, vfu_dma_info_t *info)
-{
-    QrnicProcess *p = vfu_get_private(ctx);
-
-    qrnic_dma_remove(&p->dma, info);
+    /* The first reset of the machine precedes the server. */
+    if (p->server) {
+        unmask_all(p);
+    }
 }
 
 static int reset(vfu_ctx_t *ctx, vfu_reset_type_t type)
@@ -204,15 +177,72 @@ static int reset(vfu_ctx_t *ctx, vfu_reset_type_t type)
 
 static void library_log(vfu_ctx_t *ctx, int level, const char *message)
 {
-    QrnicProcess *p = vfu_get_private(ctx);
-
     trace_qrnic_process_library(level, message);
-    if (level <= LOG_ERR && !p->reason) {
-        p->reason = g_strdup(message);
-    }
 }
 
 /* Context */
+
+/* Returns the BAR of device memory, which is the only RAM, or NULL. */
+static const PCIIORegion *memory_bar(QrnicProcess *p)
+{
+    for (unsigned i = 0; i < PCI_ROM_SLOT; i++) {
+        const PCIIORegion *r = &p->pci->io_regions[i];
+
+        if (r->size && memory_region_is_ram(r->memory)) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+/*
+ * Replaces the pages of device memory by those of a new file, which the VMM can
+ * map. Each VMM gets a file of its own, because an earlier VMM may still map
+ * the last one. Seals prevent that the VMM shrinks the file, which would end
+ * this process.
+ */
+static bool share_memory(QrnicProcess *p, Error **errp)
+{
+    const PCIIORegion *r = memory_bar(p);
+    const unsigned seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+    if (!r) {
+        return true;
+    }
+    p->memory_fd = qemu_memfd_create("qrnic-memory", r->size, false, 0, seals,
+                                     errp);
+    if (p->memory_fd < 0) {
+        return false;
+    }
+    if (mmap(memory_region_get_ram_ptr(r->memory), r->size,
+             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->memory_fd,
+             0) == MAP_FAILED) {
+        error_setg_errno(errp, errno, "cannot map device memory");
+        return false;
+    }
+    return true;
+}
+
+/*
+ * Replaces the pages again when the VMM has gone. The reset then reads empty
+ * pages, for which the kernel allocates no memory.
+ */
+static void unshare_memory(QrnicProcess *p)
+{
+    const PCIIORegion *r = memory_bar(p);
+
+    if (p->memory_fd < 0) {
+        return;
+    }
+    close(p->memory_fd);
+    p->memory_fd = -1;
+    if (mmap(memory_region_get_ram_ptr(r->memory), r->size,
+             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+             -1, 0) == MAP_FAILED) {
+        /* The former pages stay, until the next VMM replaces them. */
+        trace_qrnic_process_memory_failed(errno);
+    }
+}
 
 static bool setup_bars(QrnicProcess *p)
 {
@@ -220,10 +250,11 @@ static bool setup_bars(QrnicProcess *p)
 
     for (unsigned i = 0; i < PCI_ROM_SLOT; i++) {
         const PCIIORegion *r = &p->pci->io_regions[i];
+        int fd = r == memory_bar(p) ? p->memory_fd : -1;
 
         if (r->size &&
             vfu_setup_region(p->context, i, r->size, bar_accesses[i], flags,
-                             NULL, 0, -1, 0) < 0) {
+                             NULL, 0, fd, 0) < 0) {
             return false;
         }
     }
@@ -235,11 +266,16 @@ bool qrnic_vmm_new(QrnicProcess *p, const char *path, Error **errp)
     int level = trace_event_get_state_backends(TRACE_QRNIC_PROCESS_LIBRARY) ?
                 LOG_DEBUG : LOG_ERR;
 
+    if (!share_memory(p, errp)) {
+        qrnic_vmm_free(p);
+        return false;
+    }
     p->context = vfu_create_ctx(VFU_TRANS_SOCK, path,
                                 LIBVFIO_USER_FLAG_ATTACH_NB, p,
                                 VFU_DEV_TYPE_PCI);
     if (!p->context) {
         error_setg_errno(errp, errno, "cannot create a context");
+        qrnic_vmm_free(p);
         return false;
     }
     if (vfu_setup_log(p->context, library_log, level) < 0 ||
@@ -250,14 +286,11 @@ bool qrnic_vmm_new(QrnicProcess *p, const char *path, Error **errp)
                          VFU_REGION_FLAG_RW | VFU_REGION_FLAG_ALWAYS_CB, NULL,
                          0, -1, 0) < 0 ||
         !setup_bars(p) ||
-        vfu_setup_device_dma(p->context, dma_register, dma_unregister) < 0 ||
         vfu_setup_device_nr_irqs(p->context, VFU_DEV_MSIX_IRQ,
                                  vectors(p)) < 0 ||
-        /* libvfio-user would store their eventfds as that of vector 0. */
+        /* The device never sends these interrupts. */
         vfu_setup_device_nr_irqs(p->context, VFU_DEV_ERR_IRQ, 0) < 0 ||
         vfu_setup_device_nr_irqs(p->context, VFU_DEV_REQ_IRQ, 0) < 0 ||
-        vfu_setup_irq_state_callback(p->context, VFU_DEV_MSIX_IRQ,
-                                     irq_state) < 0 ||
         vfu_setup_device_reset_cb(p->context, reset) < 0 ||
         vfu_realize_ctx(p->context) < 0) {
         error_setg_errno(errp, errno, "cannot set up the context");
@@ -272,15 +305,16 @@ void qrnic_vmm_free(QrnicProcess *p)
 {
     vfu_ctx_t *ctx = p->context;
 
-    if (!ctx) {
-        return;
+    unshare_memory(p);
+    if (ctx) {
+        /* The device must not use the memory any more when it is removed. */
+        trace_qrnic_process_reset("the VMM has gone");
+        reset_device(p);
+        p->context = NULL;
+        vfu_destroy_ctx(ctx);
     }
-    /* The device must not use the memory any more when it is removed. */
-    trace_qrnic_process_reset("the VMM has gone");
-    reset_device(p);
-    p->context = NULL;
-    vfu_destroy_ctx(ctx);
-    g_clear_pointer(&p->reason, g_free);
+    qrnic_dma_clear(&p->dma);
+    qrnic_irq_clear(&p->irqs);
     p->complained_share = false;
 }
 
@@ -297,7 +331,10 @@ bool qrnic_vmm_init(QrnicProcess *p, Error **errp)
             qrnic_window_init(&p->windows[i], OBJECT(p), r->memory);
         }
     }
-    p->unsent = bitmap_new(vectors(p));
+    if (!qrnic_irq_init(&p->irqs, vectors(p), errp)) {
+        return false;
+    }
+    p->memory_fd = -1;
     p->pci->msi_trigger = trigger;
     p->pci->msix_prepare_message = prepare_message;
     return true;

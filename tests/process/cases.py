@@ -7,18 +7,21 @@
 """Tests of the device process from outside."""
 
 import contextlib
+import errno
 import mmap
 import os
 import re
+import resource
 import select
 import signal
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import vfio_user as vu
-from driver import HW, LIMIT, Adapter, Connection, Memory, Process, ROOT, wait_until
+from driver import HW, LIMIT, Adapter, Connection, Memory, Process, ROOT, SlowSocket, connect, wait_until
 from vfio_user import Client, Closed, Rejected
 
 CONTROL, MSIX_BAR, DOORBELL, MEMORY = (HW.constant(f"BAR_{name}") for name in ("CONTROL", "MSIX", "DOORBELL", "MEMORY"))
@@ -42,7 +45,7 @@ class Lab:
         return self.shared
 
     def client(self, **more):
-        return Client(self.server().socket, **more) if more else connect_again(self.server())
+        return Client(self.server().socket, **more) if more else connect(self.server())
 
     def close(self):
         if self.shared:
@@ -259,17 +262,106 @@ def test_interrupts(lab):
 
 
 def test_blocked_interrupt(lab):
-    """An eventfd with a full counter does not stop the process"""
+    """Eventfds with a full counter do not stop the process, also if a write would wait for a reader"""
+    for before in (True, False):
+        with lab.client() as client:
+            adapter = Adapter(client).start(vectors=1)
+            fd = os.eventfd(0)
+
+            def fill(fd=fd):
+                os.set_blocking(fd, True)
+                os.write(fd, struct.pack("<Q", (1 << 64) - 2))
+            if before:
+                fill()
+            client.set_irqs(vu.MSIX, 0, 1, fds=[fd])
+            if not before:
+                # The open file is shared, so a flag that the process may have set is gone.
+                fill()
+            adapter.event_queue("ASYNC", 0)
+            adapter.command("QUERY_PORT", event=1)
+            adapter.command("QUERY_PORT")
+            for data in (vu.DATA_NONE, vu.DATA_BOOL):
+                client.set_irqs(vu.MSIX, 0, 1, data | vu.ACTION_TRIGGER, b"\1" if data == vu.DATA_BOOL else b"")
+            assert os.eventfd_read(fd) >= (1 << 64) - 2, "the counter has lost its value"
+            client.set_irqs(vu.MSIX, 0, 1, vu.DATA_NONE | vu.ACTION_TRIGGER)
+            assert os.eventfd_read(fd) == 1, "the eventfd has no effect after it was full"
+            os.close(fd)
+            adapter.close()
+
+
+def test_many_interrupts(lab):
+    """Each of a thousand interrupts is counted"""
+    with lab.client() as client, os.fdopen(os.eventfd(0, os.EFD_NONBLOCK), "rb", 0) as file:
+        client.set_irqs(vu.MSIX, 0, 1, fds=[file.fileno()])
+        for _ in range(1000):
+            client.set_irqs(vu.MSIX, 0, 1, vu.DATA_NONE | vu.ACTION_TRIGGER)
+        assert os.eventfd_read(file.fileno()) == 1000
+
+
+def test_ranges_of_interrupts(lab):
+    """Requests for some vectors leave the others as they are"""
     with lab.client() as client:
-        adapter = Adapter(client).start(vectors=1)
-        fd = os.eventfd((1 << 32) - 1)
-        os.write(fd, struct.pack("<Q", (1 << 64) - 2 - ((1 << 32) - 1)))
-        client.set_irqs(vu.MSIX, 0, 1, fds=[fd])
-        adapter.event_queue("ASYNC", 0)
+        adapter = Adapter(client).start(vectors=4)
+
+        def triggered(start, count, flags, data=b""):
+            client.set_irqs(vu.MSIX, start, count, flags | vu.ACTION_TRIGGER, data)
+            pending = [vector for vector in range(4) if not adapter.quiet(vector)]
+            for vector in pending:
+                os.eventfd_read(adapter.events[vector])
+            return pending
+        assert triggered(0, 4, vu.DATA_NONE) == [0, 1, 2, 3]
+        assert triggered(1, 2, vu.DATA_NONE) == [1, 2]
+        assert triggered(1, 3, vu.DATA_BOOL, b"\1\0\1") == [1, 3]
+        # The third vector loses its eventfd. The event arrives when the vector has an eventfd again.
+        client.set_irqs(vu.MSIX, 2, 1)
+        assert triggered(0, 4, vu.DATA_NONE) == [0, 1, 3], "a vector without eventfd is triggered"
+        adapter.event_queue("ASYNC", 2)
         adapter.command("QUERY_PORT", event=1)
-        adapter.command("QUERY_PORT")
-        os.close(fd)
+        assert adapter.quiet(2), "an eventfd that was removed reports an event"
+        client.set_irqs(vu.MSIX, 2, 1, fds=[adapter.events[2]])
+        adapter.interrupt(2, "no event arrives after the vector has got an eventfd")
+        client.set_irqs(vu.MSIX, 0, 0, vu.DATA_NONE | vu.ACTION_TRIGGER)
+        assert triggered(0, 4, vu.DATA_NONE) == []
+        # One request masks vector 1 only, because the byte of vector 0 is 0.
+        client.set_irqs(vu.MSIX, 0, 4, fds=adapter.events)
+        client.set_irqs(vu.MSIX, 0, 2, vu.DATA_BOOL | vu.ACTION_MASK, b"\0\1")
+        controls = [client.read(MSIX_BAR, 16 * vector + 12, 4)[0] & 1 for vector in range(4)]
+        assert controls == [0, 1, 0, 0], f"masks {controls}"
         adapter.close()
+
+
+def test_reset_by_operator(lab):
+    """QMP system_reset leaves the vectors unmasked, because the VMM emulates their table"""
+    path = lab.folder / "monitor"
+    with lab.process(qmp=path) as process, Client(process.socket) as client:
+        adapter = Adapter(client).start(vectors=2)
+        with socket.socket(socket.AF_UNIX) as monitor, monitor.makefile("rw") as lines:
+            monitor.settimeout(LIMIT)
+            wait_until(lambda: connects(monitor, path), "the monitor does not listen")
+            lines.readline()
+            for command in ("qmp_capabilities", "system_reset"):
+                lines.write('{"execute": "%s"}\n' % command)
+                lines.flush()
+                answer = "..."
+                while answer and '"return"' not in answer:
+                    answer = lines.readline()
+        check_reset_state(adapter)
+        adapter.set_config(4, 6, 2)
+        adapter.set_config(adapter.capability(0x11) + 2, 0x8000, 2)
+        adapter.enable_commands()
+        adapter.event_queue("ASYNC", 1)
+        adapter.command("QUERY_PORT", event=1)
+        adapter.interrupt(1, "no interrupt arrives after system_reset")
+        adapter.close()
+
+
+def connects(connection, path):
+    """Returns true if the socket is connected."""
+    try:
+        connection.connect(str(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
 
 
 def test_unmapped_memory(lab):
@@ -296,7 +388,7 @@ def invalid(lab, pattern, action):
             except Closed:
                 pass
         wait_until(lambda: re.search(pattern, process.output()), f"no line matches '{pattern}'", 30)
-        with connect_again(process) as client:
+        with connect(process) as client:
             assert client.info()[1]
 
 
@@ -318,7 +410,153 @@ def test_region_beyond_its_file(lab):
     memory.close()
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        invalid(lab, "no regular file", lambda client: client.map(0x100000, 8192, ours.fileno()))
+        invalid(lab, "no file of memory", lambda client: client.map(0x100000, 8192, ours.fileno()))
+    with open(__file__, "rb") as file:
+        invalid(lab, "no file of memory", lambda client: client.map(0x100000, 4096, file.fileno(), rights=vu.READ))
+
+
+def test_region_that_cannot_be_mapped(lab):
+    """A file without the right to write is an error, and closes no other descriptor"""
+    memory = Memory()
+    read_only = os.open(f"/proc/self/fd/{memory.fd}", os.O_RDONLY)
+    before = fds_when_free(lab)
+    with lab.client() as client:
+        for _ in range(20):
+            assert rejected(client.map, 0x100000, 8192, read_only) == errno.EACCES
+        client.map(0x100000, 8192, read_only, rights=vu.READ)
+        assert rejected(client.map, 0x101000, 4096, memory.fd) == errno.EEXIST
+        assert rejected(client.unmap, 0x101000, 4096) == errno.ENOENT
+        assert rejected(client.unmap, 0x100000, 8192, vu.UNMAP_ALL) == errno.EINVAL
+        client.unmap(0, 0, vu.UNMAP_ALL)
+        client.map(0x101000, 4096, memory.fd)
+    assert fds_when_free(lab) == before, "file descriptors remain open"
+    os.close(read_only)
+    memory.close()
+
+
+def test_many_regions(lab):
+    """512 regions; one more is an error with a line that names the limit"""
+    memory = Memory()
+    with lab.process() as process, Client(process.socket) as client:
+        for i in range(512):
+            client.map(0x100000 + 8192 * i, 4096, memory.fd, offset=4096 * (i % 8))
+        assert rejected(client.map, 0x10000000, 4096, memory.fd) == errno.ENOSPC
+        wait_until(lambda: "more than 512 DMA regions" in process.output(), "no line names the limit", 30)
+        client.unmap(0x100000, 4096)
+        client.map(0x10000000, 4096, memory.fd)
+    memory.close()
+
+
+def test_descriptors_of_pipelined_messages(lab):
+    """A message without descriptors is not confused by those of the next message"""
+    memory = Memory()
+    fds = [os.eventfd(0) for _ in range(2)]
+
+    def region(address):
+        return struct.pack("<IIQQQ", 32, vu.READ | vu.WRITE, 0, address, 4096)
+    with lab.process() as process, Client(process.socket) as client:
+        # The process is stopped, so that all messages are in its socket when it continues.
+        with process.stopped():
+            client.post(vu.DMA_MAP, region(0x100000))
+            client.post(vu.SET_IRQS, struct.pack("<IIIII", 20, vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.MSIX, 0, 2), fds)
+            client.post(vu.GET_INFO, struct.pack("<IIII", 16, 0, 0, 0))
+            client.post(vu.DMA_MAP, region(0x200000), [memory.fd])
+            client.post(vu.DMA_MAP, region(0x300000))
+            client.post(vu.SET_IRQS, struct.pack("<IIIII", 20, vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.MSIX, 0, 1), fds[:1])
+        for command in (vu.DMA_MAP, vu.SET_IRQS, vu.GET_INFO, vu.DMA_MAP, vu.DMA_MAP, vu.SET_IRQS):
+            reply = client.receive()
+            assert (reply.command, reply.error) == (command, 0), reply
+        assert process.mappings("memfd:guest") == 1
+    for fd in fds:
+        os.close(fd)
+    memory.close()
+
+
+def test_too_many_descriptors(lab):
+    """A message whose parts have more descriptors than one message may have"""
+    fds = [os.eventfd(0) for _ in range(2)]
+    message = vu.header(1, vu.SET_IRQS, 20) + struct.pack("<IIIII", 20, vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.MSIX, 0, 1)
+
+    def action(client):
+        client.send(message[:1], fds[:1] * vu.MOST_FDS)
+        client.send(message[1:], fds[:1])
+    invalid(lab, "too many file descriptors", action)
+    invalid(lab, "descriptors that its command does not use",
+            lambda client: client.request(vu.GET_INFO, struct.pack("<IIII", 16, 0, 0, 0), fds))
+    for fd in fds:
+        os.close(fd)
+
+
+def test_descriptors_that_close_slowly(lab):
+    """Descriptors whose close() waits for hours stop neither the process nor the next client"""
+    read = vu.header(1, vu.REGION_READ, 16)
+    map_ = vu.header(1, vu.DMA_MAP, 32) + struct.pack("<IIQQQ", 32, 3, 0, 0x100000, 4096)
+    irqs = vu.header(1, vu.SET_IRQS, 20) + struct.pack("<IIIII", 20, vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.MSIX, 0, 1)
+    with lab.process() as process:
+        before, slow = fds_when_free(lab, process), []
+        with connect(process) as client:
+            client.info()
+            served = process.fds()
+
+        def give(connection, data):
+            slow.append(SlowSocket())
+            slow[-1].pass_on(connection.socket, data)
+        for data in (read, read + bytes(16), map_, irqs, vu.header(1, vu.RESET, 0)):
+            with connect(process) as client:
+                with process.stopped():
+                    give(client, data)
+                if data != read:
+                    ends(client)
+            with connect(process) as client:
+                assert client.info()[1]
+        # The message of a client that is rejected, and the first message of a client
+        with connect(process) as client:
+            for _ in range(2):
+                with process.stopped(), Client(process.socket, negotiate=False) as second:
+                    give(second, read)
+            assert client.info()[1]
+        with process.stopped(), Client(process.socket, negotiate=False) as client:
+            give(client, vu.header(1, vu.VERSION, 5) + b"\0\0\1\0\0")
+        with connect(process) as client:
+            assert client.info()[1]
+            # The signal that stopped the process has ended the wait for all descriptors but the last.
+            assert process.fds() > served, "no descriptor waits for being closed, so the test has tested nothing"
+        for one in slow:
+            one.release()
+        wait_until(lambda: fds_when_free(lab, process) == before, "file descriptors remain open")
+
+
+def test_limit_of_descriptors(lab):
+    """A process without free descriptors waits, and does not try to accept all the time"""
+    with lab.process(trace="qrnic_process_accept_failed") as process:
+        with Client(process.socket) as client:
+            client.info()
+        wait_until(lambda: socket_closed(process), "the process does not close the connection")
+        limits = resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE)
+        used = {int(name) for name in os.listdir(f"/proc/{process.process.pid}/fd")}
+        lowest = next(fd for fd in range(len(used) + 1) if fd not in used)
+        resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        start = time.monotonic()
+        with socket.socket(socket.AF_UNIX) as waiting:
+            waiting.connect(str(process.socket))
+            wait_until(lambda: process.output().count("qrnic_process_accept_failed") >= 10, "the process does not try again")
+            # Nine pauses of 100 ms
+            assert time.monotonic() - start > 0.5, "the process tries to accept in a loop"
+            assert "a VMM cannot be accepted" in process.output(), process.output()
+        resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, limits)
+        with connect(process) as client:
+            assert client.info()[1]
+
+
+def test_flood_of_clients(lab):
+    """Many clients that are rejected do not fill the log"""
+    with lab.process() as process, Client(process.socket) as client:
+        for _ in range(500):
+            with contextlib.suppress(Closed, ConnectionError, BlockingIOError):
+                Client(process.socket, limit=LIMIT).close()
+        assert client.info()[1]
+        lines = process.output_path.read_text(encoding="utf-8").count("second VMM")
+        assert 0 < lines < 200, f"{lines} lines about 500 clients"
 
 
 def test_interrupt_without_eventfd(lab):
@@ -329,10 +567,21 @@ def test_interrupt_without_eventfd(lab):
     os.close(writer)
 
 
-def test_interrupt_numbers_that_overflow(lab):
-    """Numbers of vectors whose sum exceeds 32 bits"""
-    for flags in (vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.DATA_NONE | vu.ACTION_MASK):
-        invalid(lab, "invalid number of vectors", lambda client, f=flags: client.set_irqs(vu.MSIX, 1, 0xffffffff, f))
+def test_invalid_interrupt_requests(lab):
+    """Requests for vectors that do not exist, also by a sum that exceeds 32 bits, and contradictory requests"""
+    eventfd, bool_, none = vu.DATA_EVENTFD | vu.ACTION_TRIGGER, vu.DATA_BOOL | vu.ACTION_TRIGGER, vu.DATA_NONE | vu.ACTION_TRIGGER
+    with lab.client() as client, os.fdopen(os.eventfd(0), "rb", 0) as file:
+        fd = file.fileno()
+        for flags in (eventfd, none, vu.DATA_NONE | vu.ACTION_MASK):
+            for start, count in ((1, 0xffffffff), (0xffffffff, 1), (0xffffffff, 0xffffffff), (1, 0)):
+                assert rejected(client.set_irqs, vu.MSIX, start, count, flags) == errno.EINVAL
+        for kind in (vu.INTX, vu.MSI, vu.ERR, vu.REQ):
+            assert rejected(client.set_irqs, kind, 0, 1, fds=[fd]) == errno.EINVAL
+        for flags in (bool_, none, vu.DATA_EVENTFD | vu.ACTION_MASK, eventfd | vu.DATA_NONE, eventfd | vu.ACTION_MASK, 0, 1 << 31 | none):
+            assert rejected(client.set_irqs, vu.MSIX, 0, 1, flags, fds=[fd]) == errno.EINVAL
+        for data in (b"", b"\1\1"):
+            assert rejected(client.set_irqs, vu.MSIX, 0, 1, bool_, data) == errno.EINVAL
+        assert client.info()[1]
 
 
 def test_short_unmap(lab):
@@ -411,16 +660,44 @@ def test_device_memory(lab):
         for offset in (0, 4096, region.size - 64):
             client.write(MEMORY, offset, text)
             assert client.read(MEMORY, offset, 64) == text
-        if region.flags & vu.REGION_MMAP:
-            assert region.fds, "the region can be mapped, but the server sends no descriptor"
-            area = region.areas[0] if region.areas else (0, region.size)
-            with mmap.mmap(region.fds[0], area[1], offset=region.offset + area[0]) as window:
-                assert window[:64] == text, "the mapping differs from the region"
-                window[64:68] = b"qrni"
-                assert client.read(MEMORY, area[0] + 64, 4) == b"qrni"
+        assert region.flags & vu.REGION_MMAP and region.fds, "device memory cannot be mapped"
+        assert region.areas == [(0, region.size)], region.areas
+        with mmap.mmap(region.fds[0], region.size, offset=region.offset) as window:
+            assert window[:64] == text, "the mapping differs from the region"
+            window[64:68] = b"qrni"
+            assert client.read(MEMORY, 64, 4) == b"qrni"
+        for index in (CONTROL, MSIX_BAR, DOORBELL):
+            assert not client.region(index).flags & vu.REGION_MMAP, f"region {index} can be mapped"
         for fd in region.fds:
             os.close(fd)
         adapter.close()
+
+
+def test_device_memory_of_each_client(lab):
+    """A client cannot shrink device memory, and does not share it with the next client"""
+    with lab.client() as client:
+        old = client.region(MEMORY)
+        for change in (lambda: os.ftruncate(old.fds[0], 0), lambda: os.ftruncate(old.fds[0], 2 * old.size)):
+            try:
+                change()
+                raise AssertionError("the size of device memory can be changed")
+            except PermissionError:
+                pass
+        window = mmap.mmap(old.fds[0], old.size)
+        window[:4] = b"past"
+    with lab.client() as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        wait_until(lambda: adapter.register("STATUS") & HW.field("STATUS", "READY"), "the device is not ready")
+        assert client.read(MEMORY, 0, 4) == bytes(4), "device memory has data of the former client"
+        client.write(MEMORY, 0, b"next")
+        assert window[:4] != b"next", "the former client sees data of the next one"
+        window[:4] = b"evil"
+        assert client.read(MEMORY, 0, 4) == b"next", "the former client changes data of the next one"
+        adapter.close()
+    window.close()
+    for fd in old.fds:
+        os.close(fd)
 
 
 def test_function_level_reset(lab):
@@ -492,7 +769,7 @@ def test_many_reconnections(lab):
     server, memory = lab.server(), Memory(name="many")
     before = fds_when_free(lab)
     for count in range(2000):
-        with connect_again(server) as client:
+        with connect(server) as client:
             if count % 10 == 0:
                 client.map(memory.base, memory.size, memory.fd)
                 fd = os.eventfd(0)
@@ -507,27 +784,16 @@ def test_many_reconnections(lab):
     memory.close()
 
 
-def connect_again(server):
-    """Returns a client. The server may reject it until it has noticed the end of the connection before."""
-    def attempt():
-        assert server.alive(), server.output()
-        try:
-            return Client(server.socket)
-        except (Closed, ConnectionError, BlockingIOError):
-            return None
-    return wait_until(attempt, "the process accepts no client")
-
-
-def fds_when_free(lab):
+def fds_when_free(lab, server=None):
     """Returns the number of descriptors of the process while no client is connected: as many as when two answers agree."""
-    server, last = lab.server(), -1
+    server, last = server or lab.server(), -1
 
     def stable():
         nonlocal last
         now = server.fds()
         same, last = now == last, now
         return same
-    with lab.client() as client:
+    with connect(server) as client:
         client.info()
     wait_until(lambda: socket_closed(server), "the process does not close the connection")
     wait_until(stable, "the number of descriptors changes all the time")
@@ -658,12 +924,76 @@ def test_message_over_cable(lab):
             a.close()
 
 
-def send_message(a, b, text):
+@contextlib.contextmanager
+def two_adapters(lab, name):
+    """Two processes with a cable between them."""
+    cable = lab.folder / name
+    with lab.process(cable=cable, properties=f"mac={MACS[0].hex(':')}") as left, \
+            lab.process(cable=cable, properties=f"mac={MACS[1].hex(':')}") as right, \
+            Client(left.socket) as first, Client(right.socket) as second:
+        adapters = [Adapter(first).start(), Adapter(second).start()]
+        yield adapters
+        for adapter in adapters:
+            adapter.close()
+
+
+def connected_pair(a, b):
+    """Returns two queue pairs that are connected to each other."""
     for adapter in (a, b):
         wait_until(lambda d=adapter: d.register("STATUS") & HW.field("STATUS", "LINK"), "the link does not come up")
     ends_ = [Connection(adapter, f"10.0.0.{i + 1}", MACS[i]) for i, adapter in enumerate((a, b))]
     ends_[0].connect(ends_[1])
     ends_[1].connect(ends_[0])
+    return ends_
+
+
+def test_message_from_device_memory(lab):
+    """A message of data that the client has written to device memory by its mapping, and back into device memory"""
+    with two_adapters(lab, "cable-memory") as (a, b):
+        ends_ = connected_pair(a, b)
+        text = bytes(range(256)) * 8
+        windows = []
+        for adapter, connection in zip((a, b), ends_):
+            offset, key = adapter.device_memory(connection.pd, 8192)
+            region = adapter.client.region(MEMORY)
+            windows.append((mmap.mmap(region.fds[0], region.size), offset, key))
+            os.close(region.fds[0])
+        (window, offset, key), (target, place, its_key) = windows
+        window[offset + 64:offset + 64 + len(text)] = text
+        ends_[1].post_receive(128, 8000, its_key)
+        ends_[0].post_send(64, len(text), key)
+        received = b.completion(ends_[1].cq_ring)
+        assert received["status"] == 0 and received["byte_len"] == len(text), received
+        assert target[place + 128:place + 128 + len(text)] == text, "the message differs"
+        for one in windows:
+            one[0].close()
+
+
+def test_atomics_in_new_memory(lab):
+    """Atomics reach a region that has replaced another one of the same size"""
+    with two_adapters(lab, "cable-atomic") as (a, b):
+        ends_ = connected_pair(a, b)
+        result, base, size = a.memory.allocate(8), 0x40000000, 1 << 20
+        current = Memory(size, base, "first")
+        b.client.map(base, size, current.fd)
+        for count in range(40):
+            current.write(base + 8, struct.pack("<Q", 1000 + count))
+            ends_[0].post_fetch_add(base + 8, ends_[1].key, 7, result)
+            done = a.completion(ends_[0].cq_ring, count % 16, 1 ^ count // 16 & 1)
+            assert done["status"] == 0, done
+            assert struct.unpack("<Q", a.memory.read(result, 8))[0] == 1000 + count, "the atomic has read other memory"
+            assert struct.unpack("<Q", current.read(base + 8, 8))[0] == 1007 + count, "the atomic has changed other memory"
+            a.memory.write(ends_[0].cq_record, HW.pack("cq_record", consumer=count + 1, sequence=1))
+            following = Memory(size, base, "following")
+            b.client.unmap(base, size)
+            b.client.map(base, size, following.fd)
+            current.close()
+            current = following
+        current.close()
+
+
+def send_message(a, b, text):
+    ends_ = connected_pair(a, b)
     source, target = a.memory.allocate(4096, 4096), b.memory.allocate(8192, 4096)
     data = (text * 200)[:3000]
     a.memory.write(source, data)
@@ -765,6 +1095,23 @@ def test_error_options(lab):
     fails(lab, "--socket")
     fails(lab, "no-such-option", "--no-such-option")
     fails(lab, "--socket", "--socket")
+
+
+def test_options_with_commas(lab):
+    """Paths and patterns with the characters that QEMU's options use"""
+    path, monitor = lab.folder / "s,a=b", lab.folder / "m,a=b"
+    with open(lab.folder / "options.log", "wb") as output:
+        process = subprocess.Popen([ROOT / "tools/device", "--socket", path, "--qmp", monitor, "--trace", "qrnic_process_listen,x",
+                                    "--trace", "qrnic_process_listen"], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
+            for connection, name in ((one, path), (two, monitor)):
+                wait_until(lambda c=connection, n=name: process.poll() is not None or connects(c, n), f"nothing listens at {name}")
+            text = (lab.folder / "options.log").read_text(encoding="utf-8")
+            assert process.poll() is None, text
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def test_error_devices(lab):

@@ -5,6 +5,7 @@
 # of the "guest", one memfd, and then performs the steps of the chapter: registers, commands, queues, doorbells.
 """The device process and a driver as small as a driver can be."""
 
+import contextlib
 import mmap
 import os
 import select
@@ -103,7 +104,7 @@ def qemu_command(qemu, path, properties="", cable=None):
 class Process:
     """One device process. The output goes to a file, because a pipe would fill up while a test runs."""
 
-    def __init__(self, folder, name, properties="", cable=None, qemu=None, start=True):
+    def __init__(self, folder, name, properties="", cable=None, qemu=None, start=True, trace=None, qmp=None):
         self.folder, self.name = Path(folder), name
         self.socket = self.folder / f"{name}.sock"
         self.output_path = self.folder / f"{name}.log"
@@ -113,6 +114,10 @@ class Process:
             command = [ROOT / "tools/device", "--socket", self.socket, *(["--cable", cable] if cable else [])]
             for setting in properties.split(",") if properties else ():
                 command += ["--property", setting]
+        if trace:
+            command += ["-trace" if qemu else "--trace", trace]
+        if qmp:
+            command += ["-chardev", f"socket,id=qmp,path={qmp},server=on,wait=off", "-mon", "chardev=qmp,mode=control"] if qemu else ["--qmp", qmp]
         with open(self.output_path, "wb") as output:
             self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output,
                                             stderr=subprocess.STDOUT, env=sanitizer_environment())
@@ -147,6 +152,18 @@ class Process:
         """Returns the number of mappings whose line contains the text."""
         return Path(f"/proc/{self.process.pid}/maps").read_text(encoding="utf-8", errors="replace").count(text)
 
+    @contextlib.contextmanager
+    def stopped(self):
+        """Stops the process for the time of a with statement."""
+        self.process.send_signal(signal.SIGSTOP)
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        try:
+            wait_until(lambda: not self.alive() or stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T",
+                       "the process does not stop")
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self, limit=LIMIT):
         """Ends the process as an operator does; returns its status."""
         self.process.send_signal(signal.SIGTERM)
@@ -168,6 +185,52 @@ class Process:
         self.end()
         if isinstance(value, AssertionError) and self.output().strip():
             raise AssertionError(f"{value}\noutput of {self.name}:\n{self.output()}") from value
+
+
+def connect(process, limit=LIMIT):
+    """Returns a client. The server may reject it until it has noticed the end of the connection before."""
+    end = time.monotonic() + limit
+    while True:
+        try:
+            return vfio_user.Client(process.socket)
+        except (vfio_user.Closed, ConnectionError, BlockingIOError):
+            if not process.alive() or time.monotonic() > end:
+                raise
+        time.sleep(0.002)
+
+
+class SlowSocket:
+    """A TCP socket whose last close() waits, until the peer is closed: SO_LINGER, and bytes that the peer does not read."""
+
+    def __init__(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.socket = socket.create_connection(server.getsockname())
+            self.peer, _ = server.accept()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10000))
+        self.socket.setblocking(False)
+        try:
+            while True:
+                self.socket.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+
+    def pass_on(self, connection, data):
+        """Sends bytes with the socket, and leaves the socket to the receiver. The receiver must be stopped meanwhile, because close()
+        would otherwise wait here if the receiver had closed its descriptor before."""
+        try:
+            connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", self.socket.fileno()))],
+                               socket.MSG_DONTWAIT)
+        except OSError:
+            self.release()
+            raise
+        finally:
+            self.socket.close()
+
+    def release(self):
+        """Ends the wait. SO_LINGER of 0 seconds resets the connection."""
+        if self.peer.fileno() >= 0:
+            self.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.peer.close()
 
 
 class Memory:
@@ -318,21 +381,31 @@ class Adapter:
         return not select.select([self.events[vector]], [], [], 0)[0]
 
     def all_memory_key(self, pd):
-        return self.command("CREATE_MKEY", data=HW.pack("mkey_ctx", type="DMA", access=["LOCAL_WRITE"], variant=5, pd=pd,
+        rights = ["LOCAL_WRITE", "REMOTE_ATOMIC"]
+        return self.command("CREATE_MKEY", data=HW.pack("mkey_ctx", type="DMA", access=rights, variant=5, pd=pd,
                                                         length=(1 << 64) - 1)) << 8 | 5
+
+    def device_memory(self, pd, length):
+        """Allocates device memory; returns (offset in the BAR, key)."""
+        number = self.command("ALLOC_DM", data=HW.pack("dm_ctx", length=length))
+        self.command("QUERY_DM", number)
+        offset = self.output("dm_ctx")["offset"]
+        key = self.command("CREATE_MKEY", data=HW.pack("mkey_ctx", type="DM", access=["LOCAL_WRITE"], variant=5, pd=pd, length=length,
+                                                       dm=number)) << 8 | 5
+        return offset, key
 
     def completion_queue(self, eq, log_size=4):
         ring, record = self.memory.allocate(HW.size("cqe") << log_size, 4096), self.memory.allocate(8)
         number = self.command("CREATE_CQ", data=HW.pack("cq_ctx", eqn=eq, log_size=log_size, record=record, ring={"root": ring}))
         return number, ring, record
 
-    def completion(self, ring, slot=0):
-        """Waits for a CQE in the first pass through the ring."""
+    def completion(self, ring, slot=0, phase=1):
+        """Waits for a CQE. The phase is 1 in the first pass through the ring, then 0, and so on."""
         place = ring + HW.size("cqe") * slot
 
         def done():
             entry = HW.unpack("cqe", self.memory.read(place, HW.size("cqe")))
-            return entry if entry["phase"] else None
+            return entry if entry["phase"] == phase else None
         return wait_until(done, "no completion arrives")
 
 
@@ -345,7 +418,7 @@ class Connection:
     """An RC queue pair with one key for all memory."""
 
     def __init__(self, adapter, address, mac):
-        self.adapter, self.address, self.mac = adapter, address, mac
+        self.adapter, self.address, self.mac, self.posted = adapter, address, mac, 0
         a = adapter
         self.eq, _ = a.event_queue("COMPLETION", 1)
         self.pd = a.command("ALLOC_PD")
@@ -362,7 +435,7 @@ class Connection:
         self.adapter.command("MODIFY_QP", self.qp, HW.pack("qp_attr", mask=["STATE", *mask], **values))
 
     def connect(self, peer):
-        self.modify(["PKEY_INDEX", "PORT", "ACCESS_FLAGS"], state="INIT", port=1)
+        self.modify(["PKEY_INDEX", "PORT", "ACCESS_FLAGS"], state="INIT", port=1, access=["REMOTE_ATOMIC"])
         self.modify(["AV", "PATH_MTU", "RQ_PSN", "MIN_RNR_TIMER", "MAX_DEST_RD_ATOMIC", "DEST_QPN"], state="RTR", path_mtu="1024",
                     rq_psn=peer.qp, dest_qpn=peer.qp, min_rnr_timer=1, max_dest_rd_atomic=1,
                     av={"dgid": gid_of(peer.address), "dmac": peer.mac.hex(), "hop_limit": 64})
@@ -374,16 +447,26 @@ class Connection:
         self.adapter.memory.write(self.cq_record, HW.pack("cq_record", consumer=0, sequence=1))
         self.adapter.doorbell(HW.constant("DB_CQ_ARM"), HW.pack("doorbell", number=self.cq, index=0))
 
-    def post_receive(self, address, length):
+    def post_receive(self, address, length, key=None):
         memory = self.adapter.memory
         memory.write(self.rq, HW.pack("recv_ctrl", data_segments=1, index=0) +
-                     HW.pack("data_seg", address=address, length=length, lkey=self.key))
+                     HW.pack("data_seg", address=address, length=length, lkey=self.key if key is None else key))
         memory.write(self.rq_record, HW.pack("queue_record", producer=1))
         self.adapter.doorbell(HW.constant("DB_RQ"), HW.pack("doorbell", number=self.qp, index=1))
 
-    def post_send(self, address, length):
-        memory = self.adapter.memory
-        memory.write(self.sq, HW.pack("sq_ctrl", opcode="SEND", flags=["SIGNALED"], segments=2, index=0) +
-                     HW.pack("data_seg", address=address, length=length, lkey=self.key))
-        memory.write(self.sq_record, HW.pack("queue_record", producer=1))
-        self.adapter.doorbell(HW.constant("DB_SQ"), HW.pack("doorbell", number=self.qp, index=1))
+    def post(self, *segments, opcode, blocks=1):
+        """Posts a WQE of these segments of 16 bytes, behind the control segment."""
+        memory, index = self.adapter.memory, self.posted
+        memory.write(self.sq + 64 * index, HW.pack("sq_ctrl", opcode=opcode, flags=["SIGNALED"], segments=1 + len(segments), index=index) +
+                     b"".join(segments))
+        self.posted += blocks
+        memory.write(self.sq_record, HW.pack("queue_record", producer=self.posted))
+        self.adapter.doorbell(HW.constant("DB_SQ"), HW.pack("doorbell", number=self.qp, index=self.posted))
+
+    def post_send(self, address, length, key=None):
+        self.post(HW.pack("data_seg", address=address, length=length, lkey=self.key if key is None else key), opcode="SEND")
+
+    def post_fetch_add(self, address, rkey, number, result):
+        """Adds the number to 8 bytes of the peer; the previous value goes to the address result."""
+        self.post(HW.pack("remote_seg", address=address, rkey=rkey), HW.pack("atomic_seg", swap_add=number),
+                  HW.pack("data_seg", address=result, length=8, lkey=self.key), opcode="ATOMIC_FETCH_ADD")
