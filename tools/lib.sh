@@ -10,7 +10,31 @@
 
 # shellcheck disable=SC2034  # for the scripts that include this file
 QRNIC_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-QRNIC_CACHE=${QRNIC_CACHE:-${XDG_CACHE_HOME:-${HOME:?HOME is not set}/.cache}/qrnic}
+
+# qrnic_writable FOLDER: returns success if the folder can be made and written.
+qrnic_writable() { mkdir -p "$1" 2>/dev/null && [ -w "$1" ]; }
+
+# qrnic_find_cache: sets QRNIC_CACHE. If no variable names the cache and the home folder cannot be written, QRNIC_CACHE is
+# exported, and names a folder in TMPDIR, /tmp or /dev/shm. A folder in a shared place must belong to this user,
+# because another user's folder could change under the tools. cache_dir() of guestlib/host.py has the same rules.
+qrnic_find_cache() {
+    local base own=qrnic-$UID
+    [ -z "${XDG_CACHE_HOME:-}" ] || QRNIC_CACHE=${QRNIC_CACHE:-$XDG_CACHE_HOME/qrnic}
+    [ -z "${QRNIC_CACHE:-}" ] || return 0
+    if [ -d "${HOME:-}" ] && qrnic_writable "$HOME/.cache/qrnic"; then
+        QRNIC_CACHE=$HOME/.cache/qrnic
+        return 0
+    fi
+    for base in "${TMPDIR:-/tmp}" /tmp /dev/shm; do
+        mkdir -m 700 "$base/$own" 2>/dev/null || true
+        if [ -d "$base/$own" ] && [ ! -L "$base/$own" ] && [ -O "$base/$own" ] && [ -w "$base/$own" ]; then
+            export QRNIC_CACHE=$base/$own
+            return 0
+        fi
+    done
+    QRNIC_CACHE=${HOME:-/nonexistent}/.cache/qrnic
+}
+qrnic_find_cache
 QRNIC_SRC=$QRNIC_CACHE/src
 QRNIC_BUILD=$QRNIC_CACHE/build
 QRNIC_LOGS=$QRNIC_CACHE/log
@@ -25,8 +49,14 @@ qrnic_prebuilt=$QRNIC_ROOT/prebuilt
 QEMU_MIB=1000
 qrnic_folders=("$QRNIC_LOGS")
 [ -d "$qrnic_prebuilt" ] || qrnic_folders+=("$QRNIC_SRC" "$QRNIC_BUILD")
-{ mkdir -p "${qrnic_folders[@]}" && [ -w "$QRNIC_CACHE" ] && [ -w "$QRNIC_LOGS" ]; } 2>/dev/null ||
+# A script that needs no cache in an installed tree sets qrnic_cache=optional before.
+[ "${qrnic_cache:-}" = optional ] && [ -d "$qrnic_prebuilt" ] ||
+    { mkdir -p "${qrnic_folders[@]}" && [ -w "$QRNIC_CACHE" ] && [ -w "$QRNIC_LOGS" ]; } 2>/dev/null ||
     { echo "${0##*/}: cannot write to $QRNIC_CACHE: set XDG_CACHE_HOME to a writable directory" >&2; exit 1; }
+# In a container with a read-only root, programs need another folder for temporary files.
+if [ ! -w "${TMPDIR:-/tmp}" ] && qrnic_writable "$QRNIC_CACHE/tmp"; then
+    export TMPDIR=$QRNIC_CACHE/tmp
+fi
 
 qrnic_name=${0##*/}
 
@@ -205,6 +235,20 @@ debian_keyring() {
         fi
     done
     die "Debian's archive keyring is missing: install debian-archive-keyring or set QRNIC_KEYRING"
+}
+
+# archive_reachable: succeeds if the archive answers. Otherwise prints the reason in one line. Tests that need the archive
+# are skipped then.
+archive_reachable() {
+    local mirror url helper=/usr/lib/apt/apt-helper log=$QRNIC_LOGS/archive-reachable.log file
+    mirror=$(debian_mirror 2>&1) || { printf '%s\n' "${mirror#"$qrnic_name: "}"; return 1; }
+    url=$mirror/dists/$QRNIC_SUITE/Release
+    [ -x "$helper" ] || return 0
+    mkdir -p "$QRNIC_CACHE/tmp"
+    file=$(mktemp "$QRNIC_CACHE/tmp/release.XXXXXX")
+    at_exit "rm -f '$file'"
+    "$helper" -o Acquire::Retries=2 -o Acquire::http::Timeout=30 download-file "$url" "$file" >"$log" 2>&1 </dev/null ||
+        { printf 'Debian'"'"'s archive does not answer at %s\n' "$mirror"; return 1; }
 }
 
 # apt_private SUITES: fills the array APT_PRIVATE with options for apt-get and apt-cache. The options select folders in

@@ -79,10 +79,10 @@ def build_parser():
              "a mark is CE in a RoCE v2 frame with ECT; spare=mads: management datagrams have no faults")
     add("--no-nic", action="store_true", help="no network card at all")
     add("--qemu", metavar="PATH", help="the QEMU of the guests (default: the private one; with --device process: that of "
-                                       "tools/fetch-stock-qemu)")
-    add("--device", choices=device.FORMS, default=device.INSIDE,
+                                       "tools/fetch-stock-qemu, or the system's)")
+    add("--device", choices=device.FORMS, default=device.default_form(),
         help="inside (default): each qrnic is a device of the guest's QEMU; process: a qrnic-device process serves each "
-             "qrnic by vfio-user, for a QEMU without qrnic (10.1 or newer)")
+             "qrnic by vfio-user, for a QEMU without qrnic (10.1 or newer; default without the package qrnic-qemu)")
     add("--device-prop", action="append", default=[], metavar="K=V", help="property of every qrnic device")
     add("--mtu", type=int, default=1500, help="MTU of all cards (default 1500)")
     add("--memory", default="1024", metavar="MIB", help="memory of each guest (default 1024)")

@@ -21,6 +21,14 @@ from .process import die_with, listens
 
 PROGRAM = os.path.join(host.TOOLS, "device")
 INSIDE, PROCESS = FORMS = ("inside", "process")
+
+
+def default_form():
+    """Returns the form without --device. An installed tree without the firmware of qrnic-qemu has only processes."""
+    alone = host.installed() and not os.path.isdir(os.path.join(host.PREBUILT, "qemu", "share"))
+    return PROCESS if alone else INSIDE
+
+
 # Time limit until the process listens; a busy host may need long to load QEMU.
 SECONDS = 60
 # The actions of host_device

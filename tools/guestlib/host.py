@@ -8,6 +8,7 @@ import functools
 import mmap
 import os
 import platform
+import shutil
 import subprocess
 import time
 
@@ -18,11 +19,50 @@ TOOLS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 PREBUILT = os.path.join(os.path.dirname(TOOLS), "prebuilt")
 
 
+def _writable(path):
+    """Returns true if the folder can be made and written."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(path, os.W_OK)
+
+
 def cache_dir():
+    """Returns the folder of the cache. tools/lib.sh (qrnic_find_cache) has the same rules."""
     if os.environ.get("QRNIC_CACHE"):
         return os.environ["QRNIC_CACHE"]
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(base, "qrnic")
+    if os.environ.get("XDG_CACHE_HOME"):
+        return os.path.join(os.environ["XDG_CACHE_HOME"], "qrnic")
+    home = os.environ.get("HOME") or "/nonexistent"
+    usual = os.path.join(home, ".cache", "qrnic")
+    if os.path.isdir(home) and _writable(usual):
+        return usual
+    for base in (os.environ.get("TMPDIR") or "/tmp", "/tmp", "/dev/shm"):
+        path = os.path.join(base, f"qrnic-{os.getuid()}")
+        try:
+            os.mkdir(path, 0o700)
+        except OSError:
+            pass
+        # A folder in a shared place must belong to this user, because another user's could change under the tools.
+        if os.path.isdir(path) and not os.path.islink(path) and os.stat(path).st_uid == os.geteuid() and os.access(path, os.W_OK):
+            os.environ["QRNIC_CACHE"] = path
+            return path
+    return usual
+
+
+def need_space(folder, mib, text, remedy):
+    """Raises LaunchError if the folder's file system has less free space. text names the files, remedy the variable."""
+    free = shutil.disk_usage(folder).free >> 20
+    if free < mib:
+        raise LaunchError(f"no space left for {text}: {folder} has {free} MiB of {mib}: free some, or set {remedy} to a folder with more")
+
+
+def archive_error():
+    """Returns the reason if Debian's archive does not answer, otherwise "". Tests that need it are skipped with the reason."""
+    done = subprocess.run(["bash", "-c", '. "$1/lib.sh"; archive_reachable', "check", TOOLS], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout.strip() or "Debian's archive does not answer"
 
 
 def installed():
@@ -86,19 +126,27 @@ def has_device(qemu, device):
     return f"{device} options:" in done.stdout
 
 
+def find_stock_qemu():
+    """Returns the path of a QEMU with vfio-user-pci: that of tools/fetch-stock-qemu, or the system's."""
+    done = subprocess.run([os.path.join(TOOLS, "fetch-stock-qemu"), "--print"], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    system = shutil.which("qemu-system-x86_64")
+    if system and has_device(system, "vfio-user-pci"):
+        return system
+    why = f"{system} has no vfio-user-pci" if system else "no QEMU with vfio-user-pci is installed or in the cache"
+    raise LaunchError(f"{why}: install QEMU 10.1 or newer (Debian: qemu-system-x86 of trixie-backports), run tools/fetch-stock-qemu, "
+                      "or give --qemu PATH")
+
+
 def find_guest_qemu(chosen, form):
-    """Returns the path of the QEMU of guests: `chosen`, or the private one, or, for device processes, the stock QEMU of
-    the cache. Raises LaunchError if it lacks the device that this form of the adapter needs.
+    """Returns the path of the QEMU of guests: `chosen`, or the private one, or, for device processes, one with
+    vfio-user-pci. Raises LaunchError if it lacks the device that this form of the adapter needs.
     """
     by_process = form == "process"
-    if not chosen and not by_process:
-        return find_qemu()
     if not chosen:
-        done = subprocess.run([os.path.join(TOOLS, "fetch-stock-qemu"), "--print"], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-        chosen = done.stdout.strip()
-        if done.returncode:
-            raise LaunchError("no QEMU with vfio-user-pci in the cache: run tools/fetch-stock-qemu, or give --qemu PATH")
+        return find_stock_qemu() if by_process else find_qemu()
     if by_process and not has_device(chosen, "vfio-user-pci"):
         raise LaunchError(f"{chosen} has no device vfio-user-pci: --device process needs QEMU 10.1 or newer", EXIT_USAGE)
     if not by_process and not has_device(chosen, "qrnic"):

@@ -24,6 +24,10 @@ from .wire import Faults
 SOCKET_PATH, SOCKET_NAME = 107, 16
 
 
+# Space for the logs of a run without much output
+LOGS_MIB = 4
+
+
 def scratch_directory():
     """Makes the folder in TMPDIR, or in /tmp if a socket's path would be too long there. TMPDIR of a CI runner may be
     long.
@@ -57,6 +61,9 @@ class Run:
             parent = os.path.join(host.cache_dir(), "log", "guest")
             os.makedirs(parent, exist_ok=True)
             self.logs = tempfile.mkdtemp(prefix=time.strftime("%m%d-%H%M%S-"), dir=parent)
+        host.need_space(self.logs, LOGS_MIB, "logs", "XDG_CACHE_HOME")
+        initramfs = os.path.getsize(self.image.base) + os.path.getsize(self.image.overlay)
+        host.need_space(tempfile.gettempdir(), 1 + (options.guests * initramfs >> 20), "the initramfs of the guests", "TMPDIR")
         if options.pcap:
             options.pcap = os.path.abspath(options.pcap)
             os.makedirs(options.pcap, exist_ok=True)
