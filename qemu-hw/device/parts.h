@@ -205,8 +205,8 @@ void qrnic_port_init(QrnicDevice *d);
  * qrnic_port_stop:
  * @d: the device
  *
- * Cancels the timers at unplug. The link is used until qrnic_port_cleanup(). Not
- * entered.
+ * Cancels the timers at unplug. The link is used until qrnic_port_cleanup().
+ * Not entered.
  */
 void qrnic_port_stop(QrnicDevice *d);
 /**
