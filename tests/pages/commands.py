@@ -220,7 +220,7 @@ TABLE = {
         Covered("tests/guest/hosts_test.py", '"kubernetes.yaml"', "topic 84-hosts runs the scripts of the manifest; a run needs a cluster"),
     'tools/device --socket /tmp/card.sock --netdev user &':
         Covered("tests/guest/hosts_test.py", "vfio-user-pci", "topic 84-hosts checks the options of this device; a run needs virtme-ng, and was made by hand"),
-    'vng -r KERNEL --force-9p --disable-microvm --memory 1G --qemu /usr/bin/qemu-system-x86_64 --qemu-opts="-object memory-backend-memfd,id=m,size=1G,share=on -machine memory-backend=m -device pcie-root-port,id=port1,chassis=1 -device \'{\\"driver\\":\\"vfio-user-pci\\",\\"bus\\":\\"port1\\",\\"socket\\":{\\"type\\":\\"unix\\",\\"path\\":\\"/tmp/card.sock\\"}}\'" -- \'modprobe ib_uverbs; insmod MODULES/qrnic.ko; insmod MODULES/qrnic_ib.ko; ls /sys/class/infiniband\'':
+    'vng -v -r KERNEL --force-9p --disable-microvm --memory 1G --qemu /usr/bin/qemu-system-x86_64 --qemu-opts="-object memory-backend-memfd,id=m,size=1G,share=on -machine memory-backend=m -device pcie-root-port,id=port1,chassis=1 -device \'{\\"driver\\":\\"vfio-user-pci\\",\\"bus\\":\\"port1\\",\\"socket\\":{\\"type\\":\\"unix\\",\\"path\\":\\"/tmp/card.sock\\"}}\'" -- \'modprobe ib_uverbs; insmod MODULES/qrnic.ko; insmod MODULES/qrnic_ib.ko; ls /sys/class/infiniband\'':
         Covered("tests/guest/hosts_test.py", "vfio-user-pci", "topic 84-hosts checks the options of this device; a run needs virtme-ng, and was made by hand"),
     "install -d -o libvirt-qemu -g kvm -m 0750 /run/qrnic":
         Covered("tools/check-image", "install -d -o 64055", "the suite image makes the folder for another user"),
