@@ -264,7 +264,7 @@ local function show_page_list(tree, tvb)
 end
 
 -- Wireshark dissects a packet several times, the first time perhaps without its comment. "seen" has the packets whose
--- part in the tables below is known; "fresh" is true while a further packet is dissected with its comment.
+-- part in the tables below is known. "fresh" is true while a packet is dissected with its comment for the first time.
 local seen, fresh = {}, false
 
 -- Accesses that consist of several requests: the bytes so far, and for each frame that ends one the whole data
