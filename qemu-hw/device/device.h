@@ -129,9 +129,9 @@ struct QrnicDevice {
     QEMUTimer *timer;
     struct QrnicLink *link;     /* link retransmission, or NULL */
     QEMUTimer *link_timer;
-    /* set while the wire is busy */
+    /* timer of a step while the wire is busy */
     QEMUTimer *wire_timer;
-    uint32_t wire_steps;        /* expirations of the timer in this time */
+    uint32_t wire_steps;        /* steps for which the wire has been busy */
     /* the wire has been busy for so long that its frames are dropped */
     bool wire_blocked;
 

@@ -64,7 +64,7 @@ static void device_reset_hold(Object *obj, ResetType type)
     qrnic_device_reset(QRNIC(obj));
 }
 
-/* Writes Device Control. A Function Level Reset keeps Max_Payload_Size. */
+/* Handles a Function Level Reset, which keeps Max_Payload_Size. */
 static void flr_write(PCIDevice *pci, uint32_t addr, uint32_t value, int len)
 {
     const uint8_t *control = pci->config + pci->exp.exp_cap + PCI_EXP_DEVCTL;

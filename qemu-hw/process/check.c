@@ -2,10 +2,10 @@
  * qrnic process: validation of messages before they are executed
  *
  * libvfio-user, dma.c and irq.c answer an invalid request with an error. The
- * server calls qrnic_message_check() before, for fields and descriptors that
- * would end the process or make it wait. No valid VMM sends such a message, so
- * the VMM is disconnected. The message is a copy, so the VMM cannot change it
- * between this check and its use.
+ * server calls qrnic_message_check() before them, for fields and descriptors
+ * that would end the process or make it wait. No valid VMM sends such a
+ * message, so the VMM is disconnected. The message is a copy, so the VMM cannot
+ * change it between this check and its use.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

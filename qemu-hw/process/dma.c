@@ -166,7 +166,7 @@ int qrnic_dma_map(QrnicDma *dma, const struct vfio_user_dma_map *map, int fd)
     r->base = map->addr;
     r->size = map->size;
     /*
-     * A region that the VMM cannot read is not mapped, because a read by the
+     * A region without the right to read is not mapped, because a read by the
      * device would end the process.
      */
     if (fd >= 0 && map->flags & VFIO_USER_F_DMA_REGION_READ &&

@@ -11,7 +11,7 @@
  * while the counter is full. Therefore nothing here writes to an eventfd.
  * Instead, the kernel increments the counter when a read by AIO is completed
  * (IOCB_FLAG_RESFD), which never waits: eventfd_signal() stops at the maximum.
- * The read is of no bytes of an empty file, so it is completed at once.
+ * The read requests 0 bytes of an empty file, so it is completed at once.
  *
  * libvfio-user does not get the requests, because it would write to the
  * eventfds, and unmaps the wrong vectors if the first one is not 0.

@@ -128,8 +128,8 @@ static void machine_init(MachineState *machine)
 }
 
 /*
- * A reset by QMP masks all vectors, because the device does not know that a VMM
- * emulates the table of MSI-X.
+ * Resets the machine, and then unmasks the vectors. The reset masks them,
+ * because the device does not know that a VMM emulates the MSI-X table.
  */
 static void machine_reset(MachineState *machine, ResetType type)
 {

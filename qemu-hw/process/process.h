@@ -116,7 +116,7 @@ void qrnic_fds_close(QrnicFds *fds);
 /**
  * qrnic_fds_take:
  * @fds: the descriptors
- * @i: number of one
+ * @i: index of the descriptor in @fds
  *
  * Returns: the descriptor, which the caller then owns
  */

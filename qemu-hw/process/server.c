@@ -4,8 +4,8 @@
  * This file receives and validates each message of the VMM completely. dma.c
  * and irq.c execute the requests with file descriptors, and libvfio-user all
  * others. That library waits for the rest of a message, and does not check
- * descriptors. So it never gets the VMM's connection. A private
- * connection passes the messages to libvfio-user, without descriptors.
+ * descriptors. So it never gets the VMM's connection. A private connection
+ * passes the messages to libvfio-user, without descriptors.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -53,7 +53,7 @@
 #define MESSAGE_LIMIT_MS 30000
 
 /*
- * Descriptors of VMMs that wait for being closed. Above this number, no message
+ * Descriptors of VMMs that are not closed yet. Above this number, no message
  * and no VMM is accepted, because descriptors are a limited resource.
  */
 #define CLOSING_MAX 256
@@ -124,8 +124,9 @@ static void handlers(QrnicServer *s, bool read, bool write)
 }
 
 /*
- * Disconnects a VMM. The thread that closes the connection may be late, because
- * descriptors in unread messages, or those before them, may wait.
+ * Disconnects a VMM at once by shutdown(). The thread may close the connection
+ * late, because the close of an earlier descriptor, or of a descriptor in an
+ * unread message, may wait.
  */
 static void disconnect(int fd)
 {
@@ -177,7 +178,7 @@ static void pause_listener(QrnicServer *s)
 }
 
 /*
- * Returns true if too many descriptors wait for being closed. Then nothing is
+ * Returns true if too many descriptors are not closed yet. Then nothing is
  * received until the timer expires.
  */
 static bool must_pause(QrnicServer *s)

@@ -198,7 +198,7 @@ static const PCIIORegion *memory_bar(QrnicProcess *p)
 /*
  * Replaces the pages of device memory by those of a new file, which the VMM can
  * map. Each VMM gets a file of its own, because an earlier VMM may still map
- * the last one. Seals prevent that the VMM shrinks the file, which would end
+ * the last one. Seals prevent the VMM from shrinking the file, which would end
  * this process.
  */
 static bool share_memory(QrnicProcess *p, Error **errp)

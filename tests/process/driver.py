@@ -188,7 +188,7 @@ class Process:
 
 
 def connect(process, limit=LIMIT):
-    """Returns a client. The server may reject it until it has noticed the end of the connection before."""
+    """Returns a client. The server may reject a client before it notices the end of the previous connection."""
     end = time.monotonic() + limit
     while True:
         try:

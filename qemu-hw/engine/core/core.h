@@ -286,8 +286,8 @@ struct QrnicEngine {
 };
 
 /*
- * Begins work for a queue pair, or ends it (qpn 0). The activity is only
- * written, so that captures cost nothing while they are off.
+ * Begins work for a queue pair, or ends it (qpn 0). Only captures use the
+ * activity. The engine always writes it, because it knows nothing of captures.
  */
 static inline void qrnic_work_for(QrnicEngine *e, uint32_t qpn,
                                   uint8_t qp_type)

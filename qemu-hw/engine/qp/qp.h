@@ -88,8 +88,9 @@ typedef struct QrnicOutput {
     void (*send)(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
                  uint8_t *payload, uint32_t payload_len);
     /*
-     * Returns true if no response can have been requested yet, because the
-     * requests are still in the device. NULL: packets leave the device at once.
+     * Returns true if the peer can have no request that needs a response yet,
+     * because the output has not delivered it. NULL: packets leave the device
+     * at once.
      */
     bool (*has_unsent)(QrnicEngine *e, QrnicQp *qp);
     /*

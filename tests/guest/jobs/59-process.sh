@@ -16,7 +16,7 @@ pingpong() {
 sent() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/roce_tx_packets"; }
 # shellcheck disable=SC2317  # called through wait_until
 sent_more() { [ "$(sent)" -gt $((before + 50)) ]; }
-# traffic NAME: both guests send
+# traffic NAME: tests that both guests send packets now.
 traffic() {
     local status=0
     before=$(sent)
@@ -50,7 +50,7 @@ load() {
 # shellcheck disable=SC2317  # called through wait_until
 reported() { [ "$(dmesg | grep -c 'qrnic .*the device is gone')" = "$losses" ]; }
 
-# ended NAME: the peer reports an error, and the driver of guest 2 the end of its device.
+# ended NAME: tests that the peer reports an error, and that the driver of guest 2 reports the end of its device.
 losses=0
 ended() {
     local status=0
@@ -69,8 +69,8 @@ ended() {
 # shellcheck disable=SC2317  # called through wait_until
 card_gone() { [ ! -e "/sys/class/net/$NIC0" ]; }
 
-# replugged PORT: QEMU 11.1 cannot unplug a vfio-user-pci (docs/use/process.md), so the guest removes the old card itself,
-# and the new one is in another port.
+# replugged PORT: replaces the card of guest 2. QEMU 11.1 cannot unplug a vfio-user-pci (docs/use/process.md). Therefore
+# the guest itself removes the old card, and the new card is in another port.
 replugged() {
     local status=0 address
     if [ "$GUEST" = 2 ]; then

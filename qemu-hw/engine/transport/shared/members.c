@@ -69,9 +69,9 @@ void qrnic_encapsulated_acknowledged(QrnicEngine *e, QrnicEncapsulated *p)
         return;
     }
     /*
-     * The peer's carrier has all its time for the response, because otherwise
-     * the time that this carrier needed would be missing. Later requests do not
-     * restart the timer, so that it expires if the peer never responds.
+     * The timer restarts, because otherwise the peer's carrier would lack the
+     * time that this carrier needed. Later requests do not restart the timer,
+     * so that it expires if the peer never responds.
      */
     if (!is_delivered(m)) {
         m->delivered = true;
@@ -349,8 +349,9 @@ static void member_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
 }
 
 /*
- * Packets of the responder are ignored, because a member that always responds
- * would never notice that its peer does not.
+ * Returns true if no request is delivered yet. Packets of the responder are
+ * ignored. Otherwise a member that responds all the time would never notice
+ * that its peer does not respond.
  */
 static bool member_has_unsent(QrnicEngine *e, QrnicQp *qp)
 {

@@ -55,8 +55,8 @@ struct QrnicMember {
     QLIST_HEAD(, QrnicEncapsulated) packets;
     uint32_t requests;          /* requests among these packets */
     /*
-     * The peer has a request that needs a response, with this last PSN, of the
-     * latest transmission
+     * Delivery of a request that needs a response, in the latest transmission,
+     * and the last PSN of this request
      */
     bool delivered;
     uint32_t delivered_psn;
