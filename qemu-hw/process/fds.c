@@ -18,14 +18,32 @@
 #include "cable/socket.h"
 #include "process/process.h"
 
-/* Descriptors that the thread shall close, each increased by 1 */
+/* Descriptor that the thread shall close */
+typedef struct Closing {
+    int fd;
+    bool connection;
+} Closing;
+
 static GAsyncQueue *queue;
 static unsigned closing;
 
 static void *close_thread(void *opaque)
 {
     for (;;) {
-        close(GPOINTER_TO_INT(g_async_queue_pop(queue)) - 1);
+        g_autofree Closing *c = g_async_queue_pop(queue);
+        char unread[4096];
+
+        /*
+         * A close with unread messages would reset the socket. A reset ends
+         * QEMU up to 11.1 by an assertion, because its client reports two
+         * errors then. The connection is shut down, so its messages are few.
+         */
+        while (c->connection &&
+               RETRY_ON_EINTR(recv(c->fd, unread, sizeof(unread),
+                                   MSG_DONTWAIT)) > 0) {
+            continue;
+        }
+        close(c->fd);
         qatomic_dec(&closing);
     }
     return NULL;
@@ -46,10 +64,33 @@ unsigned qrnic_fds_closing(void)
     return qatomic_read(&closing);
 }
 
+static void close_later(int fd, bool connection)
+{
+    Closing *c = g_new(Closing, 1);
+
+    *c = (Closing) { .fd = fd, .connection = connection };
+    qatomic_inc(&closing);
+    g_async_queue_push(queue, c);
+}
+
 void qrnic_fd_close(int fd)
 {
-    qatomic_inc(&closing);
-    g_async_queue_push(queue, GINT_TO_POINTER(fd + 1));
+    close_later(fd, false);
+}
+
+void qrnic_connection_close(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+    close_later(fd, true);
+}
+
+void qrnic_fds_wait(int64_t limit_ms)
+{
+    int64_t end = g_get_monotonic_time() + limit_ms * 1000;
+
+    while (qrnic_fds_closing() && g_get_monotonic_time() < end) {
+        g_usleep(1000);
+    }
 }
 
 void qrnic_fds_close(QrnicFds *fds)

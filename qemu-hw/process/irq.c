@@ -105,9 +105,12 @@ static void resend(QrnicIrqs *irqs)
 
 static void assign(QrnicIrqs *irqs, unsigned vector, int fd)
 {
-    /* An eventfd is closed without a wait. */
+    /*
+     * The close may wait for the VMM, if the eventfd is in an epoll whose
+     * events the VMM reads into memory of a FUSE file.
+     */
     if (irqs->eventfds[vector] >= 0) {
-        close(irqs->eventfds[vector]);
+        qrnic_fd_close(irqs->eventfds[vector]);
     }
     irqs->eventfds[vector] = fd;
 }

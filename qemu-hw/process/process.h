@@ -95,11 +95,27 @@ struct QrnicProcess {
 bool qrnic_fds_init(Error **errp);
 /**
  * qrnic_fd_close:
- * @fd: a descriptor of the VMM, or a connection
+ * @fd: a descriptor of the VMM
  *
  * Lets the thread close a descriptor, because close() may wait.
  */
 void qrnic_fd_close(int fd);
+/**
+ * qrnic_connection_close:
+ * @fd: a connection
+ *
+ * Disconnects a VMM at once by shutdown(). The thread may close the connection
+ * late, because the close of an earlier descriptor, or of a descriptor in an
+ * unread message, may wait.
+ */
+void qrnic_connection_close(int fd);
+/**
+ * qrnic_fds_wait:
+ * @limit_ms: maximum time in ms
+ *
+ * Waits until the thread has closed all descriptors, before the process ends.
+ */
+void qrnic_fds_wait(int64_t limit_ms);
 /**
  * qrnic_fds_closing:
  *

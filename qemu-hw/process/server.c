@@ -48,6 +48,8 @@
 /* Work of a message beyond its bytes: of a region access, and of any other */
 #define WORK_ACCESS 1024
 #define WORK_REQUEST (32 * 1024)
+/* Time in ms that the end of the process may take for the last connection */
+#define EXIT_LIMIT_MS 1000
 
 /* A message must be complete after this time. */
 #define MESSAGE_LIMIT_MS 30000
@@ -123,17 +125,6 @@ static void handlers(QrnicServer *s, bool read, bool write)
                         s);
 }
 
-/*
- * Disconnects a VMM at once by shutdown(). The thread may close the connection
- * late, because the close of an earlier descriptor, or of a descriptor in an
- * unread message, may wait.
- */
-static void disconnect(int fd)
-{
-    shutdown(fd, SHUT_RDWR);
-    qrnic_fd_close(fd);
-}
-
 /* Ends the connection. A reason is reported, and NULL is a regular end. */
 static void end(QrnicServer *s, const char *reason)
 {
@@ -150,7 +141,7 @@ static void end(QrnicServer *s, const char *reason)
     }
     qrnic_fds_close(&s->fds);
     s->have = 0;
-    disconnect(s->fd);
+    qrnic_connection_close(s->fd);
     s->fd = -1;
 }
 
@@ -496,6 +487,26 @@ static int dma_unmap(QrnicServer *s, const uint8_t *body)
 }
 
 /*
+ * Returns the work that does not show in the sizes of message and reply. A read
+ * may have no reply, and a new region has a bitmap.
+ */
+static size_t hidden_work(const Header *header, const uint8_t *body)
+{
+    struct vfio_user_region_access access;
+    struct vfio_user_dma_map map;
+
+    if (header->cmd == VFIO_USER_REGION_READ && header->flags.no_reply) {
+        memcpy(&access, body, sizeof(access));
+        return access.count;
+    }
+    if (header->cmd == VFIO_USER_DMA_MAP) {
+        memcpy(&map, body, sizeof(map));
+        return map.size >> 20;
+    }
+    return 0;
+}
+
+/*
  * Executes the message in s->buf, and answers it. Returns the work, or 0 if the
  * connection has ended.
  */
@@ -531,6 +542,7 @@ static size_t execute(QrnicServer *s)
         work += forward(s, &header, &error);
         break;
     }
+    work += hidden_work(&header, body);
     if (s->fd >= 0 && !sent) {
         end_unsent(s, "a reply cannot be sent");
     }
@@ -621,7 +633,7 @@ static void accept_vmm(void *opaque)
         } else {
             qrnic_server_warn(s, "a second VMM was rejected, because another "
                               "one uses the device");
-            disconnect(fd);
+            qrnic_connection_close(fd);
             return;
         }
     }
@@ -633,26 +645,14 @@ static void accept_vmm(void *opaque)
                        MESSAGE_LIMIT_MS);
 }
 
-/*
- * Closes the connection without a reset of the socket, which would happen if
- * messages were unread. A reset ends QEMU up to 11.1 by an assertion, because
- * its client reports two errors then.
- */
-static void hang_up(QrnicServer *s)
-{
-    shutdown(s->fd, SHUT_RDWR);
-    while (RETRY_ON_EINTR(recv(s->fd, s->buf, sizeof(s->buf),
-                               MSG_DONTWAIT)) > 0) {
-        continue;
-    }
-}
-
 static void leave(Notifier *notifier, void *data)
 {
     QrnicServer *s = container_of(notifier, QrnicServer, exit);
 
     if (s->fd >= 0) {
-        hang_up(s);
+        qrnic_connection_close(s->fd);
+        s->fd = -1;
+        qrnic_fds_wait(EXIT_LIMIT_MS);
     }
     qrnic_meeting_leave(&s->meeting);
 }
@@ -679,13 +679,14 @@ static bool is_alive(const char *path)
 }
 
 /*
- * Names the cause when the VMM has shrunk the file of its memory. The access
- * that failed is then repeated, and ends the process.
+ * Names the cause when the VMM has shrunk the file of its memory, or when its
+ * file system has no room for a page. The access that failed is then repeated,
+ * and ends the process.
  */
 static void memory_lost(int number)
 {
-    static const char line[] = "qrnic-process: a page of the VMM's memory has "
-        "gone: the VMM must not shrink its file\n";
+    static const char line[] = "qrnic-process: a page of the VMM's memory is "
+        "missing: the VMM has shrunk its file, or the file system is full\n";
 
     if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0) {
         _exit(1);
