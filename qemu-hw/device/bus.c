@@ -33,7 +33,7 @@ static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
     }
     ok = pci_dma_rw(&d->parent_obj, addr, buf, len, direction, attrs) ==
          MEMTX_OK;
-    if (d->capture) {
+    if (d->capture && qrnic_bus_master(d)) {
         qrnic_capture_dma(d, addr, buf, len,
                           direction == DMA_DIRECTION_FROM_DEVICE, ok);
     }

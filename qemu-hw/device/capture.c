@@ -295,9 +295,11 @@ void qrnic_capture_config(QrnicDevice *d, uint32_t addr, unsigned len,
 void qrnic_capture_mmio(QrnicDevice *d, unsigned bar, uint64_t offset,
                         unsigned len, uint64_t value, bool write)
 {
+    pcibus_t base = pci_get_bar_addr(PCI_DEVICE(d), bar);
     Tlp t = {
         .type = write ? TLP_MEMORY_WRITE : TLP_MEMORY_READ,
-        .addr = pci_get_bar_addr(PCI_DEVICE(d), bar) + offset, .len = len,
+        /* A VMM may access a BAR that it has not mapped for the device. */
+        .addr = (base == PCI_BAR_UNMAPPED ? 0 : base) + offset, .len = len,
     };
     char comment[COMMENT_BYTES];
 
@@ -358,8 +360,9 @@ void qrnic_capture_dma(QrnicDevice *d, uint64_t addr, const void *buf,
         const uint8_t *at = (const uint8_t *)buf + from;
         char comment[COMMENT_BYTES];
 
+        /* The limits count whole doublewords. */
         n = MIN(part(addr + from, len - from, BOUNDARY),
-                write ? max_payload(d) : max_read(d));
+                (write ? max_payload(d) : max_read(d)) - (addr + from) % 4);
         dma_comment(a, len, from, n, comment);
         if (write) {
             Tlp t = request_of_device(d, TLP_MEMORY_WRITE, addr + from, n, at);

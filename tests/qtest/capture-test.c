@@ -248,7 +248,9 @@ static void expect_access(Reader *r, const char *comment, uint64_t addr,
                           size_t payload, size_t read)
 {
     while (len) {
-        size_t n = MIN(MIN(len, 4096 - addr % 4096), write ? payload : read);
+        /* The limits count whole doublewords (2.2.2). */
+        size_t n = MIN(MIN(len, 4096 - addr % 4096),
+                       (write ? payload : read) - addr % 4);
         const Packet *p = next_use(r, comment);
         uint8_t tag = expect_request(p, write ? MWR : MRD, addr, n, DEVICE_ID);
         size_t rest = write ? 0 : n;
