@@ -291,7 +291,8 @@ bool qrnic_port_idle(const QrnicDevice *d)
 
 void qrnic_port_work(QrnicDevice *d)
 {
-    if (qrnic_pending_take(d, QRNIC_PENDING_WIRE_TIMER)) {
+    if (qrnic_pending_take(d, QRNIC_PENDING_WIRE_TIMER) &&
+        qrnic_is_plugged(d)) {
         wire_step(d);
     }
     if (qrnic_pending_take(d, QRNIC_PENDING_LINK_TIMER)) {

@@ -297,6 +297,7 @@ void qrnic_carrier_introduce(QrnicEngine *e, QrnicCarrier *c)
     p->room = p->len = 0;
     p->member = NULL;
     p->request = p->asks = false;
+    p->last_psn = 0;
     enqueue(e, c, p);
 }
 
