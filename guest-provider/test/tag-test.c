@@ -283,6 +283,10 @@ static void test_many(void)
 	unmake();
 }
 
+/*
+ * Checks the choice of an entry by the device, or by the software queues. The
+ * data may move much later, after the choices for other messages.
+ */
 static void moving_match(uint32_t i, uint32_t m)
 {
 	uint32_t kind = message[m].kind, at = posted_first[kind];
@@ -295,11 +299,9 @@ static void moving_match(uint32_t i, uint32_t m)
 	 * A canceled entry may have been removed before or not, so it is
 	 * skipped
 	 */
-	while (at != i && entry[at].state != LISTED &&
-	       entry[at].state != SPOKEN_FOR)
+	while (at != i && entry[at].state != LISTED)
 		at = entry[at].next;
-	CHECK(at == i && entry[i].state != MATCHED && entry[i].state != DONE &&
-	      entry[i].state != GONE);
+	CHECK(at == i && entry[i].state < SPOKEN_FOR);
 	entry[i].state = MATCHED;
 	entry[i].message = m;
 }
@@ -318,7 +320,7 @@ static void moving_copy(uint32_t i, uint32_t m)
 		.opcode = IBV_WR_RDMA_READ,
 	};
 
-	moving_match(i, m);
+	entry[i].state = MATCHED;
 	if (h->tag.opcode == IBV_TMH_EAGER) {
 		memcpy(area->room + entry[i].at, &h->rendezvous,
 		       message[m].length);
@@ -368,8 +370,8 @@ static void moving_unexpected(const struct completion *c)
 		moving_store(m);
 		return;
 	}
+	moving_match(i, m);
 	entry[i].state = SPOKEN_FOR;
-	entry[i].message = m;
 	told = unexpected;
 	CHECK(!del_with(entry[i].handle, i, IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC,
 			told));
@@ -451,6 +453,7 @@ static void moving_post(uint32_t i, uint32_t kind, bool by_flags)
 	if (m != NONE) {
 		entry[i].state = LISTED;
 		stored_first[kind] = message[m].next;
+		moving_match(i, m);
 		moving_copy(i, m);
 		return;
 	}
