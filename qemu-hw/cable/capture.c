@@ -125,7 +125,6 @@ bool qrnic_capture_interface(QrnicCapture *c, const char *name, uint16_t link,
     /* The name is padded with zeros, so that all blocks have the same size. */
     g_strlcpy(interface.text, name, sizeof(interface.text));
     if (write_whole(c, &iov, 1)) {
-        c->interfaces++;
         return true;
     }
     error_setg_errno(errp, errno, "cannot write the capture");
@@ -143,7 +142,7 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
     };
     struct iovec iov = { &section, sizeof(section) };
 
-    c->interface = c->interfaces = 0;
+    c->interface = 0;
     c->fd = qemu_create(path, O_WRONLY | O_TRUNC, 0644, errp);
     if (c->fd < 0) {
         return false;

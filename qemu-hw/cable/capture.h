@@ -16,7 +16,6 @@ typedef struct QrnicCaptureWriter QrnicCaptureWriter;
 
 typedef struct QrnicCapture {
     int fd;                     /* -1 without a file */
-    unsigned interfaces;        /* number of interfaces in the file */
     unsigned interface;         /* interface of the next frame, from 0 */
     QrnicCaptureWriter *writer; /* from the first frame on; owns the file */
 } QrnicCapture;

@@ -38,7 +38,9 @@ enum { INTERFACE_WIRE, INTERFACE_BUS };
 #define TLP_COMPARE_SWAP 0x4e
 #define TLP_LONG_ADDRESS 0x20
 
-#define COMPLETION_UR 1         /* status Unsupported Request */
+/* Status of a completion */
+#define COMPLETION_OK 0
+#define COMPLETION_UR 1         /* Unsupported Request */
 #define ROOT_COMPLEX 0          /* ID of the requester of MMIO: 00:00.0 */
 #define BOUNDARY 4096           /* No request crosses it (2.2.7) */
 #define BTH_QPN 4               /* offset of the destination QP in the BTH */
@@ -130,8 +132,8 @@ static void tlp_write(QrnicDevice *d, const Tlp *t, const char *comment)
 
 /* Writes a completion, whose requester and tag are those of its request. */
 static void completion_write(QrnicDevice *d, const Tlp *request,
-                             uint64_t addr, const void *buf, size_t len,
-                             size_t remaining, const char *comment)
+                             unsigned status, uint64_t addr, const void *buf,
+                             size_t len, size_t remaining, const char *comment)
 {
     unsigned shift = addr & 3;
     uint32_t words = buf ? (shift + len + 3) / 4 : 0;
@@ -145,7 +147,7 @@ static void completion_write(QrnicDevice *d, const Tlp *request,
 
     stw_be_p(head + 2, words & 0x3ff);
     stw_be_p(head + 4, request->sent ? ROOT_COMPLEX : device_id(d));
-    stw_be_p(head + 6, (buf ? 0 : COMPLETION_UR) << 13 | (remaining & 0xfff));
+    stw_be_p(head + 6, status << 13 | (remaining & 0xfff));
     stw_be_p(head + 8, request->requester);
     head[10] = request->tag;
     head[11] = addr & 0x7f;
@@ -262,18 +264,10 @@ static void request_of_guest(QrnicDevice *d, Tlp *t, uint64_t value, bool write,
     t->data = write ? raw : NULL;
     tlp_write(d, t, comment);
     if (!write) {
-        completion_write(d, t, t->addr, raw, t->len, t->len, comment);
+        completion_write(d, t, COMPLETION_OK, t->addr, raw, t->len, t->len,
+                         comment);
     } else if (t->type == TLP_CONFIG_WRITE) {
-        uint8_t head[12] = { TLP_COMPLETION };
-        QrnicCapturePacket packet = {
-            .interface = INTERFACE_BUS, .head = head, .head_len = sizeof(head),
-            .sent = true, .comment = comment,
-        };
-
-        stw_be_p(head + 4, device_id(d));
-        stw_be_p(head + 6, 4);
-        head[10] = t->tag;
-        qrnic_capture_packet(&d->capture->file, &packet);
+        completion_write(d, t, COMPLETION_OK, 0, NULL, 0, 4, comment);
     }
 }
 
@@ -334,13 +328,13 @@ static void read_write(QrnicDevice *d, uint64_t addr, const uint8_t *buf,
 
     tlp_write(d, &t, comment);
     if (!ok) {
-        completion_write(d, &t, addr, NULL, 0, len, comment);
+        completion_write(d, &t, COMPLETION_UR, addr, NULL, 0, len, comment);
         return;
     }
     while (len) {
         size_t n = part(addr, len, max_payload(d));
 
-        completion_write(d, &t, addr, buf, n, len, comment);
+        completion_write(d, &t, COMPLETION_OK, addr, buf, n, len, comment);
         addr += n;
         buf += n;
         len -= n;
@@ -392,7 +386,7 @@ void qrnic_capture_atomic(QrnicDevice *d, uint64_t addr, const QrnicAtomic *op)
     dma_comment(a, t.len, 0, t.len, comment);
     tlp_write(d, &t, comment);
     /* The lower address of an AtomicOp completion is 0 (2.2.9). */
-    completion_write(d, &t, 0, original, 8, 8, comment);
+    completion_write(d, &t, COMPLETION_OK, 0, original, 8, 8, comment);
 }
 
 void qrnic_capture_message(QrnicDevice *d, unsigned vector, uint64_t addr,

@@ -267,8 +267,7 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
 {
     uint8_t raw[QRNIC_CQE_BYTES];
     uint32_t slot = cq->producer & (cq_size(cq) - 1);
-    uint64_t addr, contiguous;
-    bool solicited, failed;
+    bool solicited;
 
     if (cq->error) {
         return false;
@@ -303,19 +302,8 @@ bool qrnic_cq_push(QrnicEngine *e, QrnicCq *cq, QrnicCqe *cqe,
     } else if (data) {
         cqe_put_data(e, raw, cqe, data);
     }
-    /*
-     * The control word is written last and alone, because its phase bit passes
-     * the CQE to software.
-     */
-    qrnic_use(e, QRNIC_USE_CQE, cq->number, cq->producer);
-    failed = qrnic_pages_translate(e, &cq->ring,
-                                   (uint64_t)slot * QRNIC_CQE_SIZE, true,
-                                   &addr, &contiguous) ||
-             !qrnic_dma_write(e, addr, raw, QRNIC_CQE_CONTROL_OFFSET) ||
-             !qrnic_dma_write(e, addr + QRNIC_CQE_CONTROL_OFFSET,
-                              raw + QRNIC_CQE_CONTROL_OFFSET, 4);
-    qrnic_use_end(e);
-    if (failed) {
+    if (!qrnic_entry_write(e, &cq->ring, slot, raw, QRNIC_CQE_SIZE,
+                           QRNIC_USE_CQE, cq->number, cq->producer)) {
         cq_fail(e, cq, QRNIC_CQERR_DMA);
         return false;
     }

@@ -76,8 +76,6 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
 {
     uint8_t raw[QRNIC_EQE_BYTES];
     uint32_t slot = eq->producer & (eq_size(eq) - 1);
-    uint64_t addr, contiguous;
-    bool failed;
 
     if (e->fatal && eqe->type != QRNIC_EVENT_DEVICE_FATAL) {
         return;
@@ -91,19 +89,8 @@ void qrnic_eq_push(QrnicEngine *e, QrnicEq *eq, QrnicEqe *eqe)
     }
     eqe->phase = !((eq->producer >> eq->ctx.log_size) & 1);
     qrnic_eqe_pack(raw, eqe);
-    /*
-     * The control word is written last and alone, because its phase bit passes
-     * the EQE to software.
-     */
-    qrnic_use(e, QRNIC_USE_EQE, eq->number, eq->producer);
-    failed = qrnic_pages_translate(e, &eq->ring,
-                                   (uint64_t)slot * QRNIC_EQE_SIZE, true,
-                                   &addr, &contiguous) ||
-             !qrnic_dma_write(e, addr, raw, QRNIC_EQE_CONTROL_OFFSET) ||
-             !qrnic_dma_write(e, addr + QRNIC_EQE_CONTROL_OFFSET,
-                              raw + QRNIC_EQE_CONTROL_OFFSET, 4);
-    qrnic_use_end(e);
-    if (failed) {
+    if (!qrnic_entry_write(e, &eq->ring, slot, raw, QRNIC_EQE_SIZE,
+                           QRNIC_USE_EQE, eq->number, eq->producer)) {
         eq_fail(e, eq, QRNIC_HEALTH_EQ_DMA);
         return;
     }

@@ -520,6 +520,32 @@ bool qrnic_slots_read(QrnicEngine *e, QrnicWorkQueue *wq, QrnicUse use,
                       const char *queue, uint32_t number, uint32_t index,
                       uint32_t count, uint8_t *buf);
 
+/* The last word of a CQE or EQE, which has the phase bit */
+#define QRNIC_CONTROL_WORD 4
+QEMU_BUILD_BUG_ON(QRNIC_CQE_CONTROL_OFFSET !=
+                  QRNIC_CQE_SIZE - QRNIC_CONTROL_WORD);
+QEMU_BUILD_BUG_ON(QRNIC_EQE_CONTROL_OFFSET !=
+                  QRNIC_EQE_SIZE - QRNIC_CONTROL_WORD);
+/**
+ * qrnic_entry_write:
+ * @e: the engine
+ * @ring: the ring of a CQ or EQ
+ * @slot: number of the slot
+ * @raw: the CQE or EQE
+ * @size: its size in bytes
+ * @use: purpose of the DMA
+ * @number: number of the queue
+ * @index: producer index of the entry
+ *
+ * Writes an entry. The control word is written last and alone, because its
+ * phase bit passes the entry to software.
+ *
+ * Returns: true, or false if the ring is unreadable or not writable
+ */
+bool qrnic_entry_write(QrnicEngine *e, QrnicPages *ring, uint32_t slot,
+                       const uint8_t *raw, size_t size, QrnicUse use,
+                       uint32_t number, uint32_t index);
+
 /* Returns true if the attributes describe a streaming queue. */
 static inline bool qrnic_is_stream(const QrnicStreamAttr *attr)
 {

@@ -6,7 +6,7 @@
  * caller first reads the record for the producer index, and then slots of the
  * ring. Prefetched slots stay in a buffer until they are consumed or another
  * queue takes the buffer over. The device has at most QRNIC_MAX_FETCH such
- * buffers.
+ * buffers. CQs and EQs write their entries by qrnic_entry_write().
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -86,6 +86,23 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
         return;
     }
     wq->producer = record.producer;
+}
+
+bool qrnic_entry_write(QrnicEngine *e, QrnicPages *ring, uint32_t slot,
+                       const uint8_t *raw, size_t size, QrnicUse use,
+                       uint32_t number, uint32_t index)
+{
+    const size_t control = size - QRNIC_CONTROL_WORD;
+    uint64_t addr, contiguous;
+    bool ok;
+
+    qrnic_use(e, use, number, index);
+    ok = !qrnic_pages_translate(e, ring, (uint64_t)slot * size, true, &addr,
+                                &contiguous) &&
+         qrnic_dma_write(e, addr, raw, control) &&
+         qrnic_dma_write(e, addr + control, raw + control, QRNIC_CONTROL_WORD);
+    qrnic_use_end(e);
+    return ok;
 }
 
 uint8_t *qrnic_fetch_get(QrnicEngine *e, QrnicWorkQueue *wq)
