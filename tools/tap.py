@@ -31,6 +31,10 @@ class Writer:
         sys.stdout.flush()
         return good
 
+    def problems(self, name, problems):
+        """Prints a result that fails if there is a problem; the problems explain it."""
+        return self.result(not problems, name, "\n".join(problems))
+
     def skip(self, name, reason):
         self.count += 1
         print(f"ok {self.count} - {name} # SKIP {reason}", flush=True)

@@ -398,7 +398,7 @@ def main():
         return
     with tempfile.TemporaryDirectory(prefix="qrnic-capture-") as folder:
         for name, problems in tests(Path(folder)):
-            writer.result(not problems, name, "\n".join(problems))
+            writer.problems(name, problems)
     writer.finish()
 
 

@@ -238,6 +238,22 @@ Device *device_start(const char *properties)
     return device_start_on(properties, true, false);
 }
 
+void device_refused(const char *properties, const char *text)
+{
+    g_autofree char *command = NULL, *err = NULL, *out = NULL;
+    int status;
+
+    command = g_strdup_printf("sh -c \"%s -machine q35,accel=qtest -nodefaults "
+                              "-display none -device qrnic,%s\"",
+                              getenv("QTEST_QEMU_BINARY"), properties);
+    g_assert_true(g_spawn_command_line_sync(command, &out, &err, &status,
+                                            NULL));
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 1);
+    g_assert_nonnull(strstr(err, text));
+    g_assert_true(strchr(err, '\n') == err + strlen(err) - 1);
+}
+
 void device_stop(Device *d)
 {
     qpci_free_pc(d->bus);

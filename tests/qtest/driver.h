@@ -76,6 +76,8 @@ Device *device_start_bare(const char *properties, bool backend);
  */
 Device *device_start_on(const char *properties, bool backend, bool port);
 void device_stop(Device *d);
+/* Asserts that QEMU rejects these properties by one line with the text. */
+void device_refused(const char *properties, const char *text);
 void device_enable_commands(Device *d, unsigned log_size);
 
 /*

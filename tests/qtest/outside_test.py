@@ -91,7 +91,7 @@ def main():
     writer = tap.Writer()
     with tempfile.TemporaryDirectory(prefix="qrnic-outside-") as folder:
         for name, problems in tests(Path(folder)):
-            writer.result(not problems, name, "\n".join(problems))
+            writer.problems(name, problems)
     writer.finish()
 
 

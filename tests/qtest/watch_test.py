@@ -113,7 +113,7 @@ def tests():
 def main():
     writer = tap.Writer()
     for name, problems in tests():
-        writer.result(not problems, name, "\n".join(problems))
+        writer.problems(name, problems)
     writer.finish()
 
 
