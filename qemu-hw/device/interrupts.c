@@ -11,7 +11,6 @@
 #include "hw/pci/msi.h"
 #include "hw/pci/msix.h"
 #include "trace.h"
-#include "device/capture.h"
 #include "device/parts.h"
 
 bool qrnic_interrupts_init(QrnicDevice *d, uint8_t cap_offset, Error **errp)

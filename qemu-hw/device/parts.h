@@ -12,6 +12,7 @@
 #ifndef QRNIC_DEVICE_PARTS_H
 #define QRNIC_DEVICE_PARTS_H
 
+#include "device/capture.h"
 #include "device/device.h"
 
 /**

@@ -14,7 +14,6 @@
 #include "qemu/guest-random.h"
 #include "qemu/timer.h"
 #include "trace.h"
-#include "device/capture.h"
 #include "device/parts.h"
 #include "link/frame.h"
 #include "link/link.h"

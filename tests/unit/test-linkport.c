@@ -12,7 +12,6 @@
 #include "engine/memory/memory.h"
 #include "link/link.h"
 #include "pair.h"
-#include "device/capture.h"
 #include "device/parts.h"
 
 #define PSN_A 0x123456          /* Values of sim_connect_default() */
