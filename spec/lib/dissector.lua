@@ -267,8 +267,24 @@ end
 -- part in the tables below is known. "fresh" is true while a packet is dissected with its comment for the first time.
 local seen, fresh = {}, false
 
--- Accesses that consist of several requests: the bytes so far, and for each frame that ends one the whole data
-local accesses, whole_accesses = {}, {}
+-- State of each device of the file, by its interface. mergecap joins files of devices that use the same tags and numbers.
+local devices = {}
+local device
+
+-- Returns the state of a device before its first packet.
+local function new_device()
+    return {
+        accesses = {},      -- bytes so far of accesses that consist of several requests
+        commands = {},      -- opcode of the command at each index of the command ring
+        cqes = {},          -- first part of each CQE whose control word is not written yet
+        qp_types = {},      -- type of each queue pair, as far as comments have named it
+        windows = {},       -- direct WQEs of each page, as far as they are written: the data at each offset
+        open_requests = {}, -- requests by requester and tag
+    }
+end
+
+-- For each frame that ends an access of several requests: the whole data
+local whole_accesses = {}
 
 -- Returns the data of the whole access as a buffer, or nil while parts are missing.
 local function whole_access(pinfo, tvb, context)
@@ -277,25 +293,24 @@ local function whole_access(pinfo, tvb, context)
     end
     if fresh then
         local key = table.concat({ context.use or "", context.object or 0, context.index or 0, context.qp or 0 }, ":")
-        if context.from == 0 or not accesses[key] then
-            accesses[key] = ByteArray.new()
+        if context.from == 0 or not device.accesses[key] then
+            device.accesses[key] = ByteArray.new()
         end
-        accesses[key]:append(tvb:range():bytes())
-        if accesses[key]:len() == context.of then
-            whole_accesses[pinfo.number] = accesses[key]
-            accesses[key] = nil
+        device.accesses[key]:append(tvb:range():bytes())
+        if device.accesses[key]:len() == context.of then
+            whole_accesses[pinfo.number] = device.accesses[key]
+            device.accesses[key] = nil
         end
     end
     return whole_accesses[pinfo.number] and whole_accesses[pinfo.number]:tvb("DMA access")
 end
 
--- Opcode of the command at each index of the command ring, and that of each frame with a mailbox, whose structure it
--- selects
-local commands, mailboxes = {}, {}
+-- Opcode of the command of each frame with a mailbox, whose structure it selects
+local mailboxes = {}
 
 local function show_mailbox(pinfo, tree, tvb, context, writes)
     if fresh then
-        mailboxes[pinfo.number] = commands[context.index or 0]
+        mailboxes[pinfo.number] = device.commands[context.index or 0]
     end
     local opcode = mailboxes[pinfo.number]
     local structure = opcode and (writes and command_outputs or command_inputs)[opcode]
@@ -307,9 +322,6 @@ local function show_mailbox(pinfo, tree, tvb, context, writes)
     return (opcode and name_of("cmd_opcode", opcode) or "unknown command") .. (writes and " output" or " input")
 end
 
--- First part of each CQE whose control word is not written yet
-local cqes = {}
-
 local function has_flag(kind, value, name)
     return (flag_names(kind, value) .. " "):find("[( ]" .. name .. "[) ]") ~= nil
 end
@@ -319,13 +331,13 @@ local function show_cqe(pinfo, tree, tvb, from, context)
     local key = (context.object or 0) .. ":" .. (context.index or 0)
     if from + tvb:len() < structs.cqe.size then
         if fresh then
-            cqes[key] = from == 0 and tvb:range():bytes() or nil
+            device.cqes[key] = from == 0 and tvb:range():bytes() or nil
         end
         tree:add(f.data, tvb())
         return "first part"
-    elseif from > 0 and fresh and cqes[key] and cqes[key]:len() == from then
-        cqes[key]:append(tvb:range():bytes())
-        whole_accesses[pinfo.number], cqes[key] = cqes[key], nil
+    elseif from > 0 and fresh and device.cqes[key] and device.cqes[key]:len() == from then
+        device.cqes[key]:append(tvb:range():bytes())
+        whole_accesses[pinfo.number], device.cqes[key] = device.cqes[key], nil
     end
     if from > 0 and whole_accesses[pinfo.number] then
         tvb, from = whole_accesses[pinfo.number]:tvb("CQE"), 0
@@ -363,7 +375,7 @@ local function show_data(pinfo, tree, part, context, address, writes)
     local structure = USES[use]
     local from = address:lower() % structs[structure].size
     if use == "command" and not writes and tvb:len() >= 4 then
-        commands[context.index or 0] = tvb(0, 2):le_uint()
+        device.commands[context.index or 0] = tvb(0, 2):le_uint()
         show_struct(tree, tvb, structure, from)
         return name_of("cmd_opcode", tvb(0, 2):le_uint())
     elseif use == "cqe" then
@@ -380,6 +392,7 @@ end
 
 local comment_field = Field.new("frame.comment")
 local interface_field = Field.new("frame.interface_name")
+local interface_number = Field.new("frame.interface_id")
 
 -- Returns the members of the comment: numbers for all but "use". A comment of another program may have any text, so
 -- the members of a comment that is not of this version are ignored.
@@ -403,9 +416,6 @@ local function context_of()
     end
     return context
 end
-
--- Type of each queue pair, as far as comments have named it
-local qp_types = {}
 
 local function function_name()
     local interface = interface_field()
@@ -443,15 +453,12 @@ local function show_register(tree, range, context)
     return register.name
 end
 
--- Window of direct WQEs of each page, as far as it is written: the data at each offset
-local windows = {}
-
 -- Returns the direct WQE in the window of a page, or nil if a part of it is missing.
 local function window_wqe(pinfo, page, bytes)
     if fresh then
-        local window, at = windows[page] or {}, 0
+        local window, at = device.windows[page] or {}, 0
         local wqe = ByteArray.new()
-        windows[page] = nil
+        device.windows[page] = nil
         while at < bytes and window[at] do
             wqe:append(window[at])
             at = at + window[at]:len()
@@ -469,8 +476,8 @@ local function show_doorbell(pinfo, tree, range, context)
         if range then
             tree:add(f.data, range)
             if fresh then
-                windows[page] = windows[page] or {}
-                windows[page][window_at] = range:bytes()
+                device.windows[page] = device.windows[page] or {}
+                device.windows[page][window_at] = range:bytes()
             end
         end
         return string.format("page %d, direct WQE, byte %d", page, window_at)
@@ -481,7 +488,7 @@ local function show_doorbell(pinfo, tree, range, context)
         if offset == constants.DB_DIRECT then
             local word = range(0, 4):le_uint()
             local wqe = window_wqe(pinfo, page, extract(word, 27, 24) * constants.WQEBB_SIZE)
-            local type = qp_types[word % 0x1000000]
+            local type = device.qp_types[word % 0x1000000]
             if wqe then
                 name = name .. " (" .. show_wqes(tree, wqe, type and name_of("qp_type", type)) .. ")"
             end
@@ -506,25 +513,24 @@ local function show_guest_access(pinfo, tree, range, context)
     return string.format("BAR %d offset 0x%x", context.bar, context.offset)
 end
 
--- Requests by requester and tag; for each frame of a completion its request and, for the last one, the whole data
-local open_requests, completions = {}, {}
+-- For each frame of a completion its request and, for the last one, the whole data
+local completions = {}
 
 function qrnic.init()
-    open_requests, completions, commands, mailboxes, accesses, whole_accesses = {}, {}, {}, {}, {}, {}
-    qp_types, windows, cqes, seen = {}, {}, {}, {}
+    devices, completions, mailboxes, whole_accesses, seen = {}, {}, {}, {}, {}
 end
 
 -- Remembers a read request.
 local function open_request(pinfo, id, tag, address, bytes)
     if fresh then
-        open_requests[id .. ":" .. tag] = { frame = pinfo.number, address = address, bytes = bytes, data = ByteArray.new() }
+        device.open_requests[id .. ":" .. tag] = { frame = pinfo.number, address = address, bytes = bytes, data = ByteArray.new() }
     end
 end
 
 -- Adds the data of a completion to its request, and returns the request and all its data if it is complete.
 local function complete(pinfo, id, tag, range, remaining)
     if fresh then
-        local request = open_requests[id .. ":" .. tag]
+        local request = device.open_requests[id .. ":" .. tag]
         local done
         if request and range then
             request.data:append(range:bytes())
@@ -644,6 +650,10 @@ function qrnic.dissector(tvb, pinfo, root)
     if fresh then
         seen[pinfo.number] = true
     end
+    local interface = interface_number()
+    interface = interface and interface.value or 0
+    devices[interface] = devices[interface] or new_device()
+    device = devices[interface]
     pinfo.cols.protocol = "qrnic"
     if tvb:len() < 12 then
         tree:add_proto_expert_info(malformed)
@@ -662,7 +672,7 @@ function qrnic.dissector(tvb, pinfo, root)
         context = {}
     end
     if context.qp and context.type then
-        qp_types[context.qp] = context.type
+        device.qp_types[context.qp] = context.type
     end
     show_context(tree, context)
     local info

@@ -751,6 +751,36 @@ fi"""
         problems += ["a CNP with another DSCP, or with ECT"] if any(frame[2:] != (0, 48) for frame in answers[0x81]) else []
         self.report.result(not problems, name, details=problems and [*problems, *(done.stderr + read.stderr).splitlines()[-8:]])
 
+    def captures(self):
+        """Captures a ping-pong of two guests with device processes, joins both files, and follows one message. tests/pages
+        boots a guest whose QEMU has the device."""
+        job = """
+gid=$(gid_index $RDMA0 4)
+if [ $GUEST = 1 ]; then
+    timeout 60 ibv_rc_pingpong -e -g $gid -n 10 -d $RDMA0 >server.log 2>&1 & server=$!
+    wait_for_port 18515; barrier up; wait $server
+else
+    barrier up; timeout 60 ibv_rc_pingpong -e -g $gid -n 10 -d $RDMA0 guest1
+fi"""
+        run = ["--no-refresh", "--accel", "tcg", "-c", "true"]
+        self.refused("a folder of captures with a comma", ["--capture", "/tmp/a,b", *run], 2, "must have no comma")
+        self.refused("captures without a qrnic", ["--capture", "caps", "--nic", "virtio", *run], 2, "needs a card of kind qrnic")
+        self.refused("captures in a file", ["--capture", "/dev/null/caps", *run], 2, "--capture /dev/null/caps: ")
+        with tempfile.TemporaryDirectory(prefix="qt-capture-") as directory:
+            done = subprocess.run([self.guest, "--no-refresh", "--guests", "2", "--boot-timeout", "240", "--device", "process",
+                                   "--capture", directory, "-c", job], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=600, check=False, env=self.env)
+            problems = [f"exit status {done.returncode}"] if done.returncode else []
+            problems += [] if f"lua_script:{directory}/qrnic.lua" in done.stderr else ["no hint"]
+            self.report.result(not problems, "launcher: captures of bus and wire",
+                               details=problems and problems + done.stderr.splitlines()[-8:])
+            name = "launcher: a merged capture shows the whole life of a message"
+            if not shutil.which("mergecap"):
+                self.report.result(True, name, " # SKIP no mergecap: tools/deps more")
+                return
+            problems = life_problems(directory)
+            self.report.result(not problems, name, details=problems)
+
     def switch(self):
         """Connects three guests by a switch. Each reaches the others, the job reads the counters, and no process is left."""
         job = """
@@ -857,12 +887,58 @@ def capture_problems(data):
     return problems
 
 
+def life_problems(directory):
+    """Follows the first SEND of guest 2 through the captures of both guests. Returns the steps that are missing or late."""
+    merged = os.path.join(directory, "merged.pcapng")
+    joined = subprocess.run(["mergecap", "-I", "none", "-w", merged, *(os.path.join(directory, f"guest{guest}-nic0.pcapng") for guest in (1, 2))],
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    fields = ("frame.interface_id", "frame.packet_flags_direction", "qrnic.tlp", "qrnic.use", "qrnic.qp", "qrnic.name", "qrnic.page", "qrnic.doorbell.number",
+              "qrnic.vector", "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.bth.destqp")
+    read = subprocess.run(["tshark", "-n", "-r", merged, "-X", f"lua_script:{directory}/qrnic.lua", "-Y", "qrnic || infiniband",
+                           "-T", "fields", *(word for field in fields for word in ("-e", field))],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+    rows = [dict(zip(fields, line.split("\t"))) for line in read.stdout.splitlines()]
+
+    def number(row, field):
+        return int(row[field].split(",")[0], 0) if row.get(field) else None
+
+    # The first SEND (opcode 4, or 0 for the first packet of several) that guest 2 sends
+    sends = [row for row in rows if number(row, "infiniband.bth.opcode") in (0, 4) and number(row, "frame.interface_id") == 2]
+    if joined.returncode or read.returncode or not sends:
+        return ["no SEND of guest 2", *joined.stderr.splitlines()[-3:], *read.stderr.splitlines()[-3:]]
+    psn, target = number(sends[0], "infiniband.bth.psn"), number(sends[0], "infiniband.bth.destqp")
+    story = []
+    for row in rows:
+        guest = 1 if number(row, "frame.interface_id") < 2 else 2
+        way = "out" if number(row, "frame.packet_flags_direction") == 2 else "in"
+        if number(row, "infiniband.bth.psn") == psn and number(row, "infiniband.bth.opcode") in (0, 4) and \
+                number(row, "infiniband.bth.destqp") == target:
+            story.append((guest, f"SEND {way}"))
+        elif number(row, "infiniband.bth.opcode") == 0x11:
+            story.append((guest, f"ACK {way}"))
+        elif row["qrnic.page"]:
+            story.append((guest, "doorbell"))
+        elif row["qrnic.vector"]:
+            story.append((guest, "MSI-X"))
+        else:
+            story.append((guest, f"{row['qrnic.tlp']} {row['qrnic.use']}"))
+    steps = ((2, "doorbell"), (2, "MRd wqe"), (2, "CplD wqe"), (2, "MRd data"), (2, "SEND out"), (1, "SEND in"), (1, "MRd receive-wqe"),
+             (1, "MWr data"), (1, "MWr cqe"), (1, "MSI-X"), (1, "ACK out"), (2, "ACK in"), (2, "MWr cqe"))
+    problems = []
+    # The message completes at both guests independently, so the steps of a chain are in order, and two chains interleave.
+    for chain in (steps[:9] + steps[9:10], steps[4:6] + steps[10:]):
+        rest = iter(story)
+        lost = next((step for step in chain if step not in rest), None)
+        problems += [f"no '{lost[1]}' of guest {lost[0]} in its place of {chain}"] if lost else []
+    return problems
+
+
 def run(root, report, stopped):
     """Runs the tests until stopped() is true."""
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
-                      tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark,
+                      tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark, tests.captures,
                       tests.switch, tests.pinned, tests.interrupted,
                       tests.interrupted_checks, tests.progress, tests.stalls, tests.packages):
             if not stopped():

@@ -163,6 +163,8 @@ TABLE = {
     "examples/ci/boot-driver --help": Run("quick"),
     "KERNEL=bzImage examples/ci/boot-driver my.ko": Covered("tests/guest/examples_test.py", '{"KERNEL": image}', "the same with the guest's kernel"),
     "tools/guest --strict -c 'ibv_devinfo | grep PORT_ACTIVE'": Run("boot"),
+    "tools/guest --capture caps -c 'ibv_devinfo'": Run("boot"),
+    "tshark -r caps/guest1-nic0.pcapng -X lua_script:caps/qrnic.lua -Y qrnic.cmd_entry.opcode": Run("boot", needs="tshark"),
     # wires.md
     "tools/guest --guests 2 --pcap caps job.sh": Run("boot"),
     "tshark -r caps/guest1-net0.pcap": Run("boot", needs="tshark"),

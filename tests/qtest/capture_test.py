@@ -61,13 +61,15 @@ class Capture:
     def __init__(self, seed):
         self.random = random.Random(seed)
         name = option(2, b"nic0-bus") + option(9, b"\x09") + bytes(4)
-        self.blocks = [block(0x0a0d0d0a, struct.pack("=IHHq", 0x1a2b3c4d, 1, 0, -1)), block(1, struct.pack("=HHI", 147, 0, 0) + name)]
+        interface = block(1, struct.pack("=HHI", 147, 0, 0) + name)
+        # The second interface is that of another device, as in a merged file.
+        self.blocks = [block(0x0a0d0d0a, struct.pack("=IHHq", 0x1a2b3c4d, 1, 0, -1)), interface, interface]
         self.expected, self.tag = [], 0
 
-    def packet(self, data, comment, fields=(), captured=None):
+    def packet(self, data, comment, fields=(), captured=None, interface=0):
         data_captured = data[:captured]
         time = len(self.blocks)
-        body = struct.pack("=IIIII", 0, time >> 32, time & 0xffffffff, len(data_captured), len(data)) + data_captured + bytes(-len(data_captured) % 4)
+        body = struct.pack("=IIIII", interface, time >> 32, time & 0xffffffff, len(data_captured), len(data)) + data_captured + bytes(-len(data_captured) % 4)
         body += (option(1, comment.encode()) if comment else b"") + option(2, struct.pack("=I", 2)) + bytes(4)
         self.blocks.append(block(6, body))
         self.expected.append((comment, list(fields)))
@@ -267,6 +269,19 @@ def others(c, _):
              [("qrnic.completion_status", 1), ("_ws.expert", "The access failed: Unsupported Request")])
 
 
+def merged(c, contract):
+    """Two devices of a merged file read at the same time, with the same requester ID and tag."""
+    reads = [(interface, c.random.randbytes(contract.size(name)), name, f"use={USES[name]} object=1 index=0")
+             for interface, name in enumerate(("queue_record", "cq_record"))]
+    tag = c.tag
+    for interface, data, _, comment in reads:
+        c.tag = tag
+        c.packet(c.header(MRD, 0x5000, len(data), DEVICE), comment, interface=interface)
+    for interface, data, name, comment in reads:
+        c.packet(struct.pack(">BBHHHHBB", CPLD, 0, len(data) // 4, ROOT_COMPLEX, len(data), DEVICE, c.tag, 0) + data, comment,
+                 contract.fields(name, data), interface=interface)
+
+
 FOREIGN = ("", "hello", "use=new-use object=1", "bar=2", "bar=9 offset=0x0", "bar=0 offset=0xffffffffffffffffffff", "config", "config offset=x",
            "use", "bar=0x offset=1", "interrupt", "bar=1.5 offset=0")
 HOSTILE = ("use=wqe type=999", "use=wqe object=-1 index=9999999999 qp=5 type=2", "use=command", "use=mailbox", "use=cqe object=nan",
@@ -371,7 +386,7 @@ def life(dissector, folder):
 
 TESTS = (("every structure", all_structures), ("every register", registers), ("WQEs of every operation and type of queue pair", wqes),
          ("page lists of several requests", page_lists), ("configuration space, interrupts, atomics and failures", others),
-         ("truncated packets, other versions and nonsense", nonsense))
+         ("devices of a merged file with the same tags", merged), ("truncated packets, other versions and nonsense", nonsense))
 
 
 def tests(folder):

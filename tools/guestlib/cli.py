@@ -101,6 +101,8 @@ def build_parser():
     add("--boot-timeout", type=float, default=90, metavar="S", help="until all guests are up (default 90)")
     add("--show", type=int, default=0, metavar="N", help="print the job's output of guest N only, without prefix")
     add("--pcap", metavar="DIR", help="record every card's frames as DIR/guestN-netI.pcap (of a cable: .pcapng)")
+    add("--capture", metavar="DIR",
+        help="capture bus and wire of every qrnic as DIR/guestN-nicI.pcapng, and write Wireshark's dissector DIR/qrnic.lua")
     add("--logs", metavar="DIR", help="keep the logs in DIR (otherwise: in the cache, only after a failure)")
     add("--strict", action="store_true",
         help="fail also on a report of a guest's kernel (a warning, an oops, ...) and on a guest error of a qrnic (a "

@@ -8,13 +8,14 @@ import os
 import selectors
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import termios
 import time
 
 from . import accel, device, host, strict, switch, topology
-from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, LaunchError
+from .errors import EXIT_LAUNCH, EXIT_TIMEOUT, EXIT_USAGE, LaunchError
 from .guest import Guest
 from .hosts import Hosts
 from .wire import Faults
@@ -67,6 +68,8 @@ class Run:
         if options.pcap:
             options.pcap = os.path.abspath(options.pcap)
             os.makedirs(options.pcap, exist_ok=True)
+        if options.capture:
+            self._prepare_captures(os.path.abspath(options.capture))
         # These come last, because only a complete run is cleaned up.
         self.hosts = Hosts(self.nics) if any(nic.net in ("hosts", "vxlan") for nic in self.nics) else None
         self.scratch = scratch_directory()
@@ -75,6 +78,26 @@ class Run:
         self._selector = selectors.DefaultSelector()
         self._output_files = {}
         self._line_rests = {}
+
+    def _prepare_captures(self, folder):
+        """Writes the dissector to the folder, and makes the cards write their captures there."""
+        if "," in folder:
+            raise LaunchError(f"--capture {folder}: the path must have no comma, because QEMU's options use it", EXIT_USAGE)
+        if not any("qrnic" in nic.kinds for nic in self.nics):
+            raise LaunchError("--capture needs a card of kind qrnic", EXIT_USAGE)
+        dissector = subprocess.run(["/usr/bin/python3", os.path.join(os.path.dirname(host.TOOLS), "spec", "generate"), "--header", "wireshark"],
+                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if dissector.returncode:
+            raise LaunchError(f"the dissector cannot be generated: {(dissector.stderr.strip().splitlines() or ['no message'])[-1]}")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, "qrnic.lua"), "w", encoding="utf-8") as file:
+                file.write(dissector.stdout)
+        except OSError as error:
+            raise LaunchError(f"--capture {folder}: {error.strerror}", EXIT_USAGE) from None
+        for nic in self.nics:
+            nic.capture = folder
+        self.say(f"captures of bus and wire: wireshark -X lua_script:{folder}/qrnic.lua {folder}/guest1-nic0.pcapng")
 
     def say(self, text):
         print(f"guest: {text}", file=sys.stderr, flush=True)

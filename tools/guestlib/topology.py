@@ -37,6 +37,8 @@ class Nic:
         # True for the only card of a hub
         self.lone_hub = False
         self._hub_ends = {}
+        # Folder for captures of bus and wire, or None
+        self.capture = None
         self.faults, self._faulty = faults, None
         head, *settings = spec.split(",")
         kinds, _, net = head.partition(":")
@@ -235,6 +237,8 @@ class Nic:
         if self.kind(guest) == "qrnic":
             props = self.device_props + props
             device = f"qrnic,id=nic{self.index},bus=port{self.index}"
+            if self.capture:
+                props.append(f"capture={os.path.join(self.capture, f'guest{guest}-nic{self.index}.pcapng')}")
         else:
             device = f"virtio-net-pci,id=nic{self.index},bus=port{self.index},romfile="
             if self.mtu > 1500:
