@@ -1,8 +1,8 @@
-# Pauses, kills and starts the device process of guest 2 under traffic. After a pause the traffic goes on. After the end
-# of a process, the driver of guest 2 reports that the device is gone. Programs of both guests end with an error.
+# Pauses, kills, ends and starts the device process of guest 2 under traffic. After a pause the traffic goes on. After the
+# end of a process, the driver of guest 2 reports that the device is gone. Programs of both guests end with an error.
 # When the process runs again, a new card in another port works.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 2 --nic qrnic:link=cable --device process --timeout 900 --qemu-arg=-device --qemu-arg=pcie-root-port,id=again1,chassis=91
+# guest: --guests 2 --nic qrnic:link=cable --device process --timeout 900 --qemu-arg=-device --qemu-arg=pcie-root-port,id=again1,chassis=91 --qemu-arg=-device --qemu-arg=pcie-root-port,id=again2,chassis=92
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -13,14 +13,20 @@ pingpong() {
     pair "$1" 18515 "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 guest1"
 }
 
-sent() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/roce_tx_packets"; }
+counter() { cat "/sys/class/infiniband/$RDMA0/ports/1/hw_counters/$1"; }
+# Guest 1 transmits the RDMA writes of ib_write_bw, and guest 2 receives them. The RDMA writes of rping have the other
+# direction, because its server makes them. Both ends of rping transmit sends.
+writes() { counter "$([ "$GUEST" = 1 ] && echo tx_write || echo rx_write)"; }
 # shellcheck disable=SC2317  # called through wait_until
-sent_more() { [ "$(sent)" -gt $((before + 50)) ]; }
-# traffic NAME: tests that both guests send packets now.
+both_progress() { [ "$(writes)" -gt $((writes_before + 50)) ] && [ "$(counter tx_send)" -gt $((sends_before + 5)) ]; }
+# traffic NAME: tests that ib_write_bw and rping both make progress now. One of them alone is not enough: perftest
+# exchanges its QP numbers by TCP over the same card. If the device of the peer ends before that, the client has no
+# requests in flight that could fail, and waits for TCP.
 traffic() {
     local status=0
-    before=$(sent)
-    wait_until $((60 * TIME_FACTOR)) sent_more || status=1
+    writes_before=$(writes)
+    sends_before=$(counter tx_send)
+    wait_until $((60 * TIME_FACTOR)) both_progress || status=1
     together $status "$1"
 }
 
@@ -121,5 +127,11 @@ together $status "the process is killed"
 ended "of a killed process"
 replugged again1
 
+load "traffic runs again"
+status=0
+on_2 host_device end >/dev/null || status=1
+together $status "the process is ended by SIGTERM"
+ended "of an ended process"
+replugged again2
 kernel_clean "the kernel logs are clean"
 finish
