@@ -9,14 +9,15 @@ SUITES ?=
 OUT ?=
 ONLY ?=
 OP ?=
+TREND ?=
 GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell watch manual check \
 	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest \
-	check-newest check-image check-packages check-experiments \
+	check-newest check-image check-packages check-experiments check-site \
 	check-full check-debug \
-	bench experiments install install-guest image packages deps clean distclean
+	bench experiments install install-guest image packages site deps clean distclean
 .PHONY: $(TARGETS)
 .NOTPARALLEL:
 # The script's own line is the message, so make prints no directories.
@@ -27,11 +28,12 @@ help:
 	@echo "make shell           an interactive guest with the whole RDMA user space"
 	@echo "make watch           one message from doorbell to completion, step by step; OP=\"read\" for another operation"
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
-	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-sweeps, check-process, check-versions, check-guest, check-image, check-packages, check-experiments"
+	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-sweeps, check-process, check-versions, check-guest, check-image, check-packages, check-experiments, check-site"
 	@echo "make check-full      also the long guest tests (storage, middleware, users of a device that fails)"
 	@echo "make check-newest    the newest QEMU, Linux and rdma-core, and a guest with an IOMMU (builds them first)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
 	@echo "make manual          the hardware manual as one page; prints its URL"
+	@echo "make site            all pages as a static site with search; OUT=DIR, TREND=DIR"
 	@echo "make bench           qrnic against Soft-RoCE, side by side"
 	@echo "make experiments     figures and pictures of the experiments; OUT=DIR, ONLY=\"NAME ...\""
 	@echo
@@ -82,11 +84,14 @@ manual:
 packages:
 	@tools/packages
 
+site:
+	@tools/site $(if $(OUT),--out "$(OUT)") $(if $(TREND),--trend "$(TREND)")
+
 check:
 	@tools/check $(SUITES)
 
 check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest check-newest check-image \
-check-packages check-experiments:
+check-packages check-experiments check-site:
 	@tools/check $(@:check-%=%)
 
 check-full:

@@ -71,6 +71,7 @@ TABLE = {
     "tools/check-newest linux": Covered("tools/check", '{"newest": ("--if-built",)}',
                                         "make check runs the tool with --if-built; without this option it fetches and builds a kernel"),
     "make manual": Run("quick"),
+    "make site OUT=/tmp/site": Covered("tests/site/run", '"tools" / "site", "--out"', "the suite site runs the tool behind it"),
     "QRNIC_ACCEL=tcg tools/guest -c 'uname -r'": Run("boot"),
     "make install DESTDIR=/tmp/stage": Run("boot", edit=(("/tmp/stage", '"$PWD/stage"'),), reason="the folder of the test"),
     "sysctl kernel.apparmor_restrict_unprivileged_userns=0": Covered(
