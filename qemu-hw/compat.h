@@ -50,6 +50,14 @@ typedef InterfaceInfo QrnicInterfaceInfo;
 #endif
 
 /*
+ * QEMU 11.0 removed hosts of 32 bits, and with them this symbol of its
+ * configuration: all hosts have atomic operations of 64 bits.
+ */
+#if defined(CONFIG_ATOMIC64) || QRNIC_QEMU_SERIES >= 1100
+#define QRNIC_HOST_ATOMIC64
+#endif
+
+/*
  * QEMU 11.1 replaced the handler can_be_deleted() by prepare_delete(), which
  * reports its reason. QRNIC_DEFINE_PREPARE_DELETE() follows the definition of
  * such a handler, and qrnic_set_prepare_delete() sets it.

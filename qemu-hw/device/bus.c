@@ -13,6 +13,7 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "hw/pci/pci.h"
+#include "compat.h"
 #include "device/capture.h"
 #include "device/device.h"
 
@@ -53,7 +54,7 @@ bool qrnic_bus_write(QrnicDevice *d, uint64_t addr, const void *buf,
 
 bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op)
 {
-#ifdef CONFIG_ATOMIC64
+#ifdef QRNIC_HOST_ATOMIC64
     uint64_t seen, next;
 
     if (op->compare_swap) {

@@ -172,7 +172,7 @@ void qrnic_config_fill(QrnicDevice *d)
         { d->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
         { d->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
         { d->link_retransmission, QRNIC_CAP_LINK_RETRANSMISSION },
-#ifdef CONFIG_ATOMIC64
+#ifdef QRNIC_HOST_ATOMIC64
         { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
     };

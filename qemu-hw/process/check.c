@@ -107,13 +107,12 @@ const char *qrnic_message_check(const QrnicDma *dma, const QrnicFds *fds,
         [VFIO_USER_DEVICE_SET_IRQS] = sizeof(struct vfio_irq_set),
         [VFIO_USER_REGION_READ] = sizeof(struct vfio_user_region_access),
         [VFIO_USER_REGION_WRITE] = sizeof(struct vfio_user_region_access),
-        [VFIO_USER_DIRTY_PAGES] = sizeof(struct vfio_user_dirty_pages),
     };
     const void *body = message + sizeof(struct vfio_user_header);
     struct vfio_user_header header;
 
     memcpy(&header, message, sizeof(header));
-    if (header.flags.type != VFIO_USER_F_TYPE_COMMAND) {
+    if (qrnic_message_type(&header) != VFIO_USER_F_TYPE_COMMAND) {
         return "a message is not a command";
     }
     if (header.cmd < VFIO_USER_MAX &&

@@ -18,6 +18,26 @@
 #include "compat.h"
 #include "libvfio-user.h"
 
+/*
+ * Differences of libvfio-user 0.2, which QEMU 11.1 uses. The flags of a message
+ * are one number there, and bit fields in version 0.1. Version 0.2 does not
+ * know the command VFIO_USER_DIRTY_PAGES.
+ */
+#if LIB_VFIO_USER_MINOR >= 2
+#define QRNIC_REPLY_FLAGS(failed) \
+    (VFIO_USER_F_TYPE_REPLY | ((failed) ? VFIO_USER_F_ERROR : 0))
+#define qrnic_message_type(header) ((header)->flags & VFIO_USER_F_TYPE_MASK)
+#define qrnic_message_no_reply(header) ((header)->flags & VFIO_USER_F_NO_REPLY)
+#define qrnic_message_error(header) ((header)->flags & VFIO_USER_F_ERROR)
+#define VFIO_USER_DIRTY_PAGES 14
+#else
+#define QRNIC_REPLY_FLAGS(failed) \
+    { .type = VFIO_USER_F_TYPE_REPLY, .error = !!(failed) }
+#define qrnic_message_type(header) ((header)->flags.type)
+#define qrnic_message_no_reply(header) ((header)->flags.no_reply)
+#define qrnic_message_error(header) ((header)->flags.error)
+#endif
+
 #define TYPE_QRNIC_PROCESS MACHINE_TYPE_NAME("qrnic-process")
 OBJECT_DECLARE_SIMPLE_TYPE(QrnicProcess, QRNIC_PROCESS)
 

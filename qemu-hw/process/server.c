@@ -73,6 +73,8 @@ struct QrnicServer {
     int fd;
     /* The private connection to libvfio-user, or -1 */
     int library;
+    /* Removed folder of the context's socket, or -1 */
+    int folder;
     /* Expires when the message is too late */
     QEMUTimer *late;
     QEMUTimer *resume;
@@ -138,6 +140,10 @@ static void end(QrnicServer *s, const char *reason)
     if (s->library >= 0) {
         close(s->library);
         s->library = -1;
+    }
+    if (s->folder >= 0) {
+        close(s->folder);
+        s->folder = -1;
     }
     qrnic_fds_close(&s->fds);
     s->have = 0;
@@ -292,7 +298,7 @@ static bool reply(QrnicServer *s, const Header *request, int error,
     Header header = {
         .msg_id = request->msg_id, .cmd = request->cmd,
         .msg_size = sizeof(header) + (error ? 0 : len),
-        .flags = { .type = VFIO_USER_F_TYPE_REPLY, .error = !!error },
+        .flags = QRNIC_REPLY_FLAGS(error),
         .error_no = -error,
     };
 
@@ -300,7 +306,7 @@ static bool reply(QrnicServer *s, const Header *request, int error,
     if (len) {
         memcpy(message + sizeof(header), body, len);
     }
-    return request->flags.no_reply ||
+    return qrnic_message_no_reply(request) ||
            send_all(s->fd, message, header.msg_size, NULL);
 }
 
@@ -327,7 +333,8 @@ static size_t pass_reply(QrnicServer *s, int *error)
         if (have >= sizeof(header)) {
             memcpy(&header, s->buf, sizeof(header));
             if (header.msg_size <= have) {
-                *error = header.flags.error ? -(int)header.error_no : 0;
+                *error = qrnic_message_error(&header) ?
+                         -(int)header.error_no : 0;
                 done = send_all(s->fd, s->buf, have, &fds);
                 break;
             }
@@ -344,23 +351,26 @@ static size_t pass_reply(QrnicServer *s, int *error)
 
 /*
  * Creates the context, and connects to it. The socket of the context is in a
- * folder that only this user may enter, and is removed at once.
+ * folder that only this user may enter, and is removed at once. The folder
+ * stays open until the context is freed, because libvfio-user 0.2 then removes
+ * the socket by the same path. Otherwise the number of the descriptor could
+ * belong to a folder of the VMM.
  */
 static int connect_context(QrnicServer *s, Error **errp)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     g_autofree char *folder = g_strconcat(s->p->socket, ".XXXXXX", NULL);
-    int folder_fd, fd = -1;
+    int fd = -1;
 
     if (!mkdtemp(folder)) {
         error_setg_errno(errp, errno, "cannot make a folder beside the socket");
         return -1;
     }
-    folder_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    s->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     /* The path is short, however long the name of the folder is. */
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/s",
-             folder_fd);
-    if (folder_fd >= 0 && qrnic_vmm_new(s->p, address.sun_path, errp)) {
+             s->folder);
+    if (s->folder >= 0 && qrnic_vmm_new(s->p, address.sun_path, errp)) {
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 || connect(fd, (struct sockaddr *)&address,
                               sizeof(address)) < 0) {
@@ -370,12 +380,9 @@ static int connect_context(QrnicServer *s, Error **errp)
             }
             fd = -1;
         }
-        unlinkat(folder_fd, "s", 0);
-    } else if (folder_fd < 0) {
+        unlinkat(s->folder, "s", 0);
+    } else if (s->folder < 0) {
         error_setg_errno(errp, errno, "cannot open a folder beside the socket");
-    }
-    if (folder_fd >= 0) {
-        close(folder_fd);
     }
     rmdir(folder);
     return fd;
@@ -440,7 +447,7 @@ static size_t forward(QrnicServer *s, const Header *header, int *error)
                 vfu_run_ctx(s->p->context) >= 0;
     size_t size = 0;
 
-    if (done && !header->flags.no_reply) {
+    if (done && !qrnic_message_no_reply(header)) {
         size = pass_reply(s, error);
         done = size;
     }
@@ -495,7 +502,8 @@ static size_t hidden_work(const Header *header, const uint8_t *body)
     struct vfio_user_region_access access;
     struct vfio_user_dma_map map;
 
-    if (header->cmd == VFIO_USER_REGION_READ && header->flags.no_reply) {
+    if (header->cmd == VFIO_USER_REGION_READ &&
+        qrnic_message_no_reply(header)) {
         memcpy(&access, body, sizeof(access));
         return access.count;
     }
@@ -572,7 +580,7 @@ static size_t process(QrnicServer *s)
         return 0;
     }
     memcpy(&header, s->buf, sizeof(header));
-    if (!header.flags.no_reply && !room_for_reply(s)) {
+    if (!qrnic_message_no_reply(&header) && !room_for_reply(s)) {
         /* Continues when the VMM has read earlier replies. */
         handlers(s, false, true);
         return 0;
@@ -708,6 +716,7 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
     s->p = p;
     s->fd = -1;
     s->library = -1;
+    s->folder = -1;
     s->warnings = WARNINGS;
     qrnic_meeting_init(&s->meeting, p->socket);
     s->meeting.type = SOCK_STREAM;
