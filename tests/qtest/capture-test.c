@@ -373,6 +373,8 @@ static void test_division(const void *sizes)
     const uint64_t offset = 4096 - 77;
     const uint32_t len = 1021;
     uint8_t data[1024], written[RIG_PACKET];
+    g_autofree char *psn = NULL;
+    const Packet *p;
     QrnicCqe done;
     Reader reader;
     Capture *c;
@@ -400,6 +402,14 @@ static void test_division(const void *sizes)
     memset(written, 0x5a, sizeof(written));
     expect_access(&reader, "use=data", r.mr.memory + offset + 1, written,
                   sizeof(written), true, 128 << payload, 128 << read);
+    /* A response has the PSN of its request, and no send WQE. */
+    do {
+        p = next(&reader);
+    } while (p->interface == BUS);
+    g_assert_true(p->sent);
+    psn = g_strdup_printf(" psn=%u", RQ_PSN);
+    g_assert_nonnull(strstr(p->comment, psn));
+    g_assert_null(strstr(p->comment, "wqe="));
     capture_free(c);
 }
 
