@@ -227,7 +227,7 @@ TABLE = {
         Covered("tests/guest/hosts_test.py", "vfio-user-pci", "topic 84-hosts checks the options of this device; a run needs virtme-ng, and was made by hand"),
     "install -d -o libvirt-qemu -g kvm -m 0750 /run/qrnic":
         Covered("tools/check-image", "install -d -o 64055", "the suite image makes the folder for another user"),
-    "XDG_CACHE_HOME=/run/qrnic runuser -u libvirt-qemu -- qrnic-device --socket /run/qrnic/guest1.sock --netdev tap,ifname=qrnic0,script=no,downscript=no --property mac=52:54:00:00:00:01":
+    "runuser -u libvirt-qemu -- qrnic-device --socket /run/qrnic/guest1.sock --netdev tap,ifname=qrnic0,script=no,downscript=no --property mac=52:54:00:00:00:01":
         Covered("tools/check-image", "qrnic-device --socket /run/qrnic/guest1.sock", "the suite image runs the device with these options as another user"),
     "tools/deps sweeps": Covered("tools/check-sweeps", '"plots", "sweeps"', "the suite sweeps runs it"),
     "parallel tools/simulate --out sweep --seeds 1-4 --shard {}/2 tests/scenarios/named-packets.yaml ::: 1 2": Run("qtest", needs="parallel"),
