@@ -391,6 +391,52 @@ static void test_last_transmissions(gconstpointer retries)
     shared_free(w);
 }
 
+/* Time at which the test below began */
+static int64_t former_start;
+
+/*
+ * Loses the second packet of the carrier for a second, and later ones for three
+ * seconds.
+ */
+static bool loses_second(Shared *w, unsigned from, const QrnicPacket *p)
+{
+    int32_t n = qrnic_psn_diff(p->t.psn, PSN_A);
+
+    return from || p->t.opcode != QRNIC_OP_ENCAPSULATED || n < 1 ||
+           w->sim->now >= former_start + (n == 1 ? 1000 : 3000) * SIM_MS;
+}
+
+/*
+ * Tests an ACK of an earlier transmission. The carrier delivers the first of
+ * two requests, and the member retransmits both after 604 ms. Then the carrier
+ * delivers the second request of the first transmission. The timer of the
+ * member waits until the carrier has delivered the second transmission.
+ */
+static void test_former_transmission(void)
+{
+    Shared *w = slow_carriers_new(7);
+    PairEnd *a = &w->end[0][0], *b = &w->end[0][1];
+    QrnicQp *qp = qrnic_qp_get(w->sim->node[0].engine, a->qp->number);
+
+    former_start = w->sim->now;
+    w->sees = loses_second;
+    qp->attr.dest_qpn = 0x7777;
+    post(a, b, QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
+    run_us(w, 10000);
+    g_assert_cmpuint(count(w, 1, QRNIC_COUNTER_RX_DROP_INNER), ==, 1);
+    post(a, b, QRNIC_WQE_RDMA_WRITE, 0, 0, 10);
+    while (count(w, 1, QRNIC_COUNTER_RX_DROP_INNER) < 2) {
+        g_assert_cmpint(w->sim->now, <, former_start + 2000 * SIM_MS);
+        run_us(w, 1000);
+    }
+    while (count(w, 1, QRNIC_COUNTER_RX_DROP_INNER) < 4) {
+        g_assert_cmpint(w->sim->now, <, former_start + 4000 * SIM_MS);
+        g_assert_cmpuint(count(w, 0, QRNIC_COUNTER_TX_INNER), <=, 4);
+        run_us(w, 1000);
+    }
+    shared_free(w);
+}
+
 /*
  * Tests requests to a queue pair that does not exist. The member fails in the
  * time of the manual. Meanwhile it also responds to requests of its peer, so
@@ -742,6 +788,7 @@ int main(int argc, char **argv)
     g_test_add_func("/shared/not-ready", test_not_ready);
     g_test_add_func("/shared/error-of-one", test_error_of_one);
     g_test_add_func("/shared/slow-carrier", test_slow_carrier);
+    g_test_add_func("/shared/former-transmission", test_former_transmission);
     g_test_add_data_func("/shared/last-transmissions/0", GUINT_TO_POINTER(0),
                          test_last_transmissions);
     g_test_add_data_func("/shared/never-responds/0", GUINT_TO_POINTER(0),

@@ -63,9 +63,14 @@ void qrnic_encapsulated_acknowledged(QrnicEngine *e, QrnicEncapsulated *p)
 {
     QrnicMember *m = p->asks ? p->member : NULL;
     uint32_t psn = p->last_psn;
+    /*
+     * The ACK of an earlier transmission arrives late, after the transport
+     * timer has expired. The time of the latest transmission has not begun.
+     */
+    bool latest = m && p->transmission == m->transmission;
 
     qrnic_encapsulated_free(e, p);
-    if (!m || qrnic_psn_diff(psn, qrnic_requester_oldest_psn(m->qp)) < 0) {
+    if (!latest || qrnic_psn_diff(psn, qrnic_requester_oldest_psn(m->qp)) < 0) {
         return;
     }
     /*
@@ -297,7 +302,7 @@ void qrnic_carrier_introduce(QrnicEngine *e, QrnicCarrier *c)
     p->room = p->len = 0;
     p->member = NULL;
     p->request = p->asks = false;
-    p->last_psn = 0;
+    p->last_psn = p->transmission = 0;
     enqueue(e, c, p);
 }
 
@@ -336,8 +341,10 @@ static void member_send(QrnicEngine *e, QrnicQp *qp, const QrnicTransport *t,
         /* Another transmission needs a delivery and a time of its own. */
         if (t->psn == qrnic_requester_oldest_psn(qp)) {
             m->delivered = false;
+            m->transmission++;
         }
     }
+    p->transmission = m->transmission;
     c->open_packet = NULL;
     p->len = qrnic_packet_finish_inner(p->data, payload, payload_len);
     p->member = m;

@@ -29,6 +29,7 @@ struct QrnicEncapsulated {
     bool request;
     bool asks;                  /* request that needs a response */
     uint32_t last_psn;          /* last PSN that this request uses */
+    uint32_t transmission;      /* transmission of the member's requests */
     uint32_t len, room;
     uint8_t data[];             /* from the BTH on, without an ICRC */
 };
@@ -54,6 +55,8 @@ struct QrnicMember {
     /* packets without acknowledgement */
     QLIST_HEAD(, QrnicEncapsulated) packets;
     uint32_t requests;          /* requests among these packets */
+    /* Number of the latest transmission from the oldest request on */
+    uint32_t transmission;
     /*
      * Delivery of a request that needs a response, in the latest transmission,
      * and the last PSN of this request
