@@ -7,6 +7,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 import glob
 import os
 import pty
+import re
 import shlex
 import shutil
 import signal
@@ -566,6 +567,17 @@ shell.wait()
             self.report.result(done.returncode == 2 and "--stall must be" in done.stderr, f"launcher: --stall={value} is rejected",
                                details=[f"status {done.returncode}", *done.stderr.splitlines()])
 
+    def inside_only(self):
+        """Runs jobs that need the device inside QEMU over a process. The runner skips these jobs before a guest starts."""
+        for options in (["--device=process"], ["--device", "process"]):
+            done = subprocess.run([os.path.join(self.root, "tests", "guest", "run"), "54-pci-errors", "56-unplug", "--logs", self.scratch.name,
+                                   *(f"--guest-option={option}" for option in options)], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=300, check=False)
+            skipped = [line for line in done.stdout.splitlines() if re.match(r"ok \d - (pci-errors|unplug): the whole job +# SKIP QEMU ", line)]
+            self.report.result(done.returncode == 0 and len(skipped) == 2 and "\n1..2\n" in done.stdout,
+                               f"launcher: with {' '.join(options)} jobs for the device inside QEMU are skipped",
+                               details=(done.stdout + done.stderr).splitlines())
+
     def pinned(self):
         """Runs the launcher with --pin. Each guest has separate processors of the host, if there are enough."""
         from guestlib import host  # pylint: disable=import-outside-toplevel
@@ -940,7 +952,7 @@ def run(root, report, stopped):
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark, tests.captures,
                       tests.switch, tests.pinned, tests.interrupted,
-                      tests.interrupted_checks, tests.progress, tests.stalls, tests.packages):
+                      tests.interrupted_checks, tests.progress, tests.stalls, tests.inside_only, tests.packages):
             if not stopped():
                 group()
     finally:

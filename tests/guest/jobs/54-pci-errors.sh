@@ -8,6 +8,7 @@
 #
 # guest errors: doorbell-page
 # guest: --guests 1 --nic qrnic,port.x-speed=2_5 --nic qrnic --timeout 900
+# inside only: QEMU reports success for an error that it injects into a vfio-user-pci, but injects none
 # full
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh

@@ -5,6 +5,7 @@
 # One processor only, because in QEMU 10.0 a register access goes to another device while a second processor changes
 # the memory map.
 # guest: --guests 1 --nic qrnic,device-memory-size=256M --nic qrnic,device-memory-size=256M --timeout 900 --qemu-arg=-device --qemu-arg=pcie-root-port,id=spare,chassis=91 --qemu-arg=-device --qemu-arg=pcie-root-port,id=large,chassis=92,pref64-reserve=512M
+# inside only: QEMU 11.1 ends by an assertion if a vfio-user-pci is unplugged (docs/use/process.md)
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
