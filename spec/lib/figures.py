@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #
 # figures.py: draws the pictures of the manual as SVG for spec/generate. The contract gives the layout of each structure and
-# register. The file figures.yaml, with the schema in its head, gives the drawings and sequence charts.
+# register. The files figures.yaml, with the schema in its head, and captured.yaml give the
+# drawings and sequence charts.
 
 from html import escape
 
@@ -256,7 +257,7 @@ def layouts(spec):
 
 
 def drawings(figures):
-    """Returns the pictures of figures.yaml as {path relative to the repository: text}."""
+    """Returns the pictures of figures.yaml and captured.yaml as {path relative to the repository: text}."""
     files = {}
     for figure in figures:
         where = f"figures.yaml: {figure.get('name')}"

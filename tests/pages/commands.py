@@ -166,6 +166,7 @@ TABLE = {
     "tools/guest --strict -c 'ibv_devinfo | grep PORT_ACTIVE'": Run("boot"),
     "tools/guest --capture caps -c 'ibv_devinfo'": Run("boot"),
     "tshark -r caps/guest1-nic0.pcapng -X lua_script:caps/qrnic.lua -Y qrnic.cmd_entry.opcode": Run("boot", needs="tshark"),
+    "tools/timeline --perfetto trace.json --svg chart.svg --control caps/guest1-nic0.pcapng": Run("boot"),
     # wires.md
     "tools/guest --guests 2 --pcap caps job.sh": Run("boot"),
     "tshark -r caps/guest1-net0.pcap": Run("boot", needs="tshark"),

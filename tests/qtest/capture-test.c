@@ -680,6 +680,132 @@ static void test_unplug(void)
     capture_free(c);
 }
 
+/*
+ * Charts of the manual: tools/capture-charts draws each capture. The variable
+ * QRNIC_CHARTS names the folder that keeps the files.
+ */
+
+#define REMOTE_VA 0x7f0000001000ull
+#define REMOTE_KEY 0x1234
+#define MTU 1024                /* path MTU of the rig */
+
+static Capture *chart_begin(Rig *r)
+{
+    Capture *c = capture_rig(r, "");
+
+    eq_arm(r->d, &r->eq);
+    cq_arm(r->d, &r->send_cq, false);
+    settle(r->d);
+    return c;
+}
+
+/* Ends a chart with the success of its WQE and an interrupt. */
+static void chart_end(Rig *r, Capture *c, const char *name)
+{
+    const char *folder = g_getenv("QRNIC_CHARTS");
+    QrnicCqe cqe;
+    QrnicEqe eqe;
+
+    cq_wait(r->d, &r->send_cq, &cqe);
+    g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
+    interrupt_wait(r->d, 1);
+    eq_wait(r->d, &r->eq, &eqe);
+    rig_stop(r);
+    capture_read(c);
+    if (folder) {
+        g_autofree char *path = g_strdup_printf("%s/%s.pcapng", folder, name);
+        gsize size;
+
+        g_free(c->bytes);
+        g_assert_true(g_file_get_contents(c->path, &c->bytes, &size, NULL));
+        g_assert_true(g_file_set_contents(path, c->bytes, size, NULL));
+    }
+    capture_free(c);
+}
+
+static void chart_post(Rig *r, unsigned opcode, uint32_t len)
+{
+    Wqe w = wqe_begin(opcode, QRNIC_WQEF_SIGNALED);
+
+    if (opcode != QRNIC_WQE_SEND) {
+        wqe_remote(&w, REMOTE_VA, REMOTE_KEY);
+    }
+    wqe_data(&w, r->mr.start, len, r->mr.key);
+    sq_post(r->d, &r->qp, &w);
+}
+
+static void chart_response(Rig *r, unsigned opcode, uint32_t psn)
+{
+    static const uint8_t data[MTU];
+    PeerPacket p = peer_packet(&r->qp, opcode, psn);
+
+    p.payload = data;
+    p.length = MTU;
+    p.syndrome = AETH_ACK | 31;
+    p.msn = 1;
+    peer_send(r->d, &p);
+}
+
+static void chart_send(void)
+{
+    Capture *c;
+    Rig r;
+
+    c = chart_begin(&r);
+    chart_post(&r, QRNIC_WQE_SEND, 256);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
+    chart_end(&r, c, "rc-send");
+}
+
+static void chart_read(void)
+{
+    Capture *c;
+    Rig r;
+
+    c = chart_begin(&r);
+    chart_post(&r, QRNIC_WQE_RDMA_READ, 2 * MTU);
+    peer_expect(r.d, RC_READ_REQUEST, SQ_PSN);
+    chart_response(&r, RC_READ_FIRST, SQ_PSN);
+    chart_response(&r, RC_READ_LAST, SQ_PSN + 1);
+    chart_end(&r, c, "rdma-read");
+}
+
+/* The peer misses the second packet of a write, and answers the third one. */
+static void chart_lost_packet(void)
+{
+    Capture *c;
+    Rig r;
+
+    c = chart_begin(&r);
+    chart_post(&r, QRNIC_WQE_RDMA_WRITE, 3 * MTU);
+    peer_expect(r.d, RC_WRITE_FIRST, SQ_PSN);
+    peer_expect(r.d, RC_WRITE_MIDDLE, SQ_PSN + 1);
+    peer_expect(r.d, RC_WRITE_LAST, SQ_PSN + 2);
+    peer_ack(r.d, &r.qp, SQ_PSN + 1, AETH_NAK_SEQUENCE, 0);
+    peer_expect(r.d, RC_WRITE_MIDDLE, SQ_PSN + 1);
+    peer_expect(r.d, RC_WRITE_LAST, SQ_PSN + 2);
+    peer_ack(r.d, &r.qp, SQ_PSN + 2, AETH_ACK | 31, 1);
+    chart_end(&r, c, "lost-packet");
+}
+
+/* The second response to a read is lost, so the third one arrives early. */
+static void chart_lost_response(void)
+{
+    Capture *c;
+    Rig r;
+
+    c = chart_begin(&r);
+    chart_post(&r, QRNIC_WQE_RDMA_READ, 3 * MTU);
+    peer_expect(r.d, RC_READ_REQUEST, SQ_PSN);
+    chart_response(&r, RC_READ_FIRST, SQ_PSN);
+    chart_response(&r, RC_READ_LAST, SQ_PSN + 2);
+    peer_expect(r.d, RC_READ_REQUEST, SQ_PSN + 1);
+    chart_response(&r, RC_READ_FIRST, SQ_PSN + 1);
+    chart_response(&r, RC_READ_LAST, SQ_PSN + 2);
+    chart_end(&r, c, "lost-response");
+}
+
 typedef struct Refused {
     const char *name, *properties, *message;
 } Refused;
@@ -714,6 +840,10 @@ void add_capture_tests(void)
     qtest_add_func("qrnic/capture/filter", test_filter);
     qtest_add_func("qrnic/capture/reset", test_reset);
     qtest_add_func("qrnic/capture/unplug", test_unplug);
+    qtest_add_func("qrnic/capture/chart/rc-send", chart_send);
+    qtest_add_func("qrnic/capture/chart/rdma-read", chart_read);
+    qtest_add_func("qrnic/capture/chart/lost-packet", chart_lost_packet);
+    qtest_add_func("qrnic/capture/chart/lost-response", chart_lost_response);
     for (unsigned i = 0; i < ARRAY_SIZE(refused); i++) {
         g_autofree char *path = g_strconcat("qrnic/capture/refused/",
                                             refused[i].name, NULL);

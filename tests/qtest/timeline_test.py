@@ -1,0 +1,217 @@
+#!/usr/bin/python3
+"""Tests of tools/timeline and tools/capture-charts, with captures of qtests and of qrnic-watch.
+
+Runs what tools/build-qemu --tests=qtest has built; prints TAP.
+SPDX-License-Identifier: GPL-2.0-or-later
+"""
+
+import json
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import capturelib  # noqa: E402
+import tap  # noqa: E402
+
+# Charts, with the number of lost frames and of retransmissions
+CHARTS = {"rc-send": (0, 0), "rdma-read": (0, 0), "lost-packet": (1, 2), "lost-response": (0, 1)}
+
+
+def timeline(*words):
+    return subprocess.run([ROOT / "tools" / "timeline", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+
+def packets(raw):
+    """Yields (offset, block) of each block of a pcapng file."""
+    at = 0
+    while at < len(raw):
+        length = struct.unpack_from("=I", raw, at + 4)[0]
+        yield at, raw[at:at + length]
+        at += length
+
+
+def trace_problems(trace, lost, retransmitted):
+    """Checks the form of a trace of one device, its lanes and its flows."""
+    events = trace["traceEvents"]
+    lanes = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    slices = [event for event in events if event["ph"] == "X"]
+    problems = [] if tuple(lanes.values()) == capturelib.LANES else [f"lanes {lanes}"]
+    problems += [f"nothing in lane {lane}" for tid, lane in lanes.items() if not any(event["tid"] == tid for event in slices)]
+    problems += [f"no time: {event}" for event in slices if event["ts"] < 0 or event["dur"] <= 0]
+    ends = {}
+    for event in sorted(slices, key=lambda event: event["ts"]):
+        if event["ts"] < ends.get(event["tid"], 0) - 1e-3:
+            problems.append(f"overlaps the event before: {event}")
+        ends[event["tid"]] = event["ts"] + event["dur"]
+    flows = {}
+    for event in events:
+        if event["ph"] in "stf":
+            flows.setdefault(event["id"], []).append(event)
+    starts = {(event["tid"], event["ts"]): event for event in slices}
+    for flow in flows.values():
+        order = "".join(event["ph"] for event in flow)
+        problems += [f"flow {order}"] if not re.fullmatch("st*f", order) else []
+        problems += ["a flow leaves its slices"] if any((event["tid"], event["ts"]) not in starts for event in flow) else []
+    lanes_of_flow = {lanes[event["tid"]] for flow in flows.values() for event in flow}
+    problems += [f"no arrow at lane {lane}" for lane in set(capturelib.LANES) - lanes_of_flow - {"CPU"}]
+    for name, expected in (("lost", lost), ("retransmitted", retransmitted)):
+        count = sum(event["args"].get(name, False) for event in slices)
+        problems += [f"{count} {name}, not {expected}"] if count != expected else []
+    return problems
+
+
+def texts(path):
+    return [node.text for node in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def chart_problems(folder, name):
+    lost, retransmitted = CHARTS[name]
+    capture = folder / f"{name}.pcapng"
+    done = timeline("--perfetto", folder / "t.json", "--svg", folder / "t.svg", capture)
+    if done.returncode or done.stdout or done.stderr:
+        return [f"exit status {done.returncode}", done.stdout, done.stderr]
+    problems = trace_problems(json.loads((folder / "t.json").read_text(encoding="utf-8")), lost, retransmitted)
+    shown = texts(folder / "t.svg")
+    problems += [f"{shown.count(chr(0x2715))} crosses"] if shown.count(chr(0x2715)) != lost else []
+    problems += ["no lanes"] if shown[:4] != ["software", "memory", "device", "peer"] else []
+    rest = iter(shown)
+    for begin in ("doorbell: SQ", "read software doorbell", "read WQE", "write CQE", "write EQE", "MSI-X"):
+        problems += [] if any(text.startswith(begin) for text in rest) else [f"no '{begin}' in its place: {shown}"]
+    return problems
+
+
+def message(folder):
+    """Captures a SEND of three packets at both devices."""
+    asked = subprocess.run([ROOT / "tools" / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
+    build = Path(asked.stdout.strip())
+    subprocess.run([build / "tests/qtest/qrnic/qrnic-watch", "send", "2500", folder], cwd=build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, env={"QTEST_QEMU_BINARY": "./qemu-system-x86_64", "PATH": "/usr/bin:/bin"}, timeout=120, check=True)
+    return folder / "sender.pcapng", folder / "receiver.pcapng"
+
+
+def both_problems(folder, pair):
+    """Follows the SEND through both captures, and through their merged file."""
+    steps = ("sender +doorbell +doorbell: SQ", "sender +scheduler +read WQE", "sender +DMA +read 1024", "sender +wire +SEND First",
+             "receiver +peer +SEND First", "receiver +DMA +read receive WQE", "receiver +CQE +write CQE", "receiver +interrupt",
+             "receiver +wire +ACK", "sender +peer +ACK", "sender +CQE +write CQE.*SUCCESS", "sender +interrupt")
+    done = timeline("--wqe", "0", *pair)
+    rest = iter(done.stdout.splitlines())
+    problems = [f"no '{step}': {done.stdout}" for step in steps if not any(re.search(step, line) for line in rest)][:1]
+    problems += [f"a frame is lost: {done.stdout}"] if "lost" in done.stdout else []
+    problems += ["an event without the WQE"] if not all(re.search(r"  \d+:0$", line) for line in done.stdout.splitlines()) else []
+    done = timeline("--svg", folder / "t.svg", *pair)
+    shown = texts(folder / "t.svg")
+    problems += [f"lanes {shown[:6]}"] if shown[:6] != ["software 1", "memory 1", "sender", "receiver", "memory 2", "software 2"] else []
+    problems += [f"{shown.count('SEND First, PSN 4097')} arrows for one frame"] if shown.count("SEND First, PSN 4097") != 1 else []
+    merged = folder / "merged.pcapng"
+    if subprocess.run(["which", "mergecap"], stdout=subprocess.DEVNULL, check=False).returncode == 0:
+        subprocess.run(["mergecap", "-I", "none", "-w", merged, *pair], timeout=60, check=True)
+        once = [re.sub(r" (sender|receiver) +", " ", line) for line in timeline(*pair).stdout.splitlines()]
+        again = [re.sub(r" qrnic-[12] +", " ", line) for line in timeline(merged).stdout.splitlines()]
+        problems += [f"the merged file differs: {len(once)} and {len(again)} events"] if sorted(once) != sorted(again) else []
+    return problems
+
+
+def lost_problems(folder, pair):
+    """Removes the second packet from the receiver's capture: the sender's frame is lost."""
+    raw = pair[1].read_bytes()
+    middle = [at for at, block in packets(raw) if block[:4] == struct.pack("=I", 6) and b"\x12\xb7" in block[28:80] and b"\0\0\x10\x02" in block[28:90]]
+    shorter = folder / "shorter.pcapng"
+    shorter.write_bytes(b"".join(block for at, block in packets(raw) if at != middle[0]))
+    lines = timeline(pair[0], shorter).stdout.splitlines()
+    lost = [line for line in lines if "lost" in line]
+    return [] if len(lost) == 1 and "SEND Middle, PSN 4098" in lost[0] else lost or ["no frame is lost"]
+
+
+def filters(capture):
+    every = timeline(capture).stdout.splitlines()
+    micros = [float(line.split()[0]) for line in every]
+    middle = (micros[0] + micros[-1]) / 2
+    problems = [] if micros == sorted(micros) else ["not in the order of time"]
+    for words, expected in ((("--limit", "3"), every[:3]), (("--from", str(middle)), [line for line, at in zip(every, micros) if at >= middle]),
+                            (("--to", str(middle)), [line for line, at in zip(every, micros) if at <= middle]),
+                            (("--qp", "2", "--wqe", "0"), [line for line in every if line.endswith("  2:0")])):
+        shown = timeline(*words, capture).stdout.splitlines()
+        # The times of a selection count from its first event.
+        same = [line.split(None, 1)[1] for line in shown] == [line.split(None, 1)[1] for line in expected]
+        problems += [] if same and expected else [f"{words}: {len(shown)} events, not {len(expected)}"]
+    return problems
+
+
+def error_problems(words, text):
+    done = timeline(*words)
+    good = done.returncode == 1 and not done.stdout and len(done.stderr.splitlines()) == 1 and text in done.stderr
+    return [] if good else [f"exit status {done.returncode}", done.stdout[:300], done.stderr[-500:]]
+
+
+def errors(folder, capture):
+    raw = capture.read_bytes()
+    blocks = [block for _, block in packets(raw)]
+    frames = b"".join(block for block in blocks[:2])
+    for name, content, text in (("empty", b"", "empty"), ("other-file", b"hello, this is no capture", "not a pcapng"), ("head", raw[:9], "truncated"),
+                                ("truncated", raw[:-7], "truncated"), ("other-version", raw.replace(b"use=wqe ", b"use=wqx "), "another version"),
+                                ("frames", frames, "no interface of the bus"), ("no-packets", b"".join(blocks[:3]), "no packets"),
+                                ("damaged", raw[:32] + bytes(4) + raw[36:], "damaged")):
+        path = folder / f"{name}.pcapng"
+        path.write_bytes(content)
+        yield f"error: {name}", error_problems([path], text) + error_problems(["--svg", folder / "e.svg", path], text)
+    yield "error: no file", error_problems([folder / "nothing.pcapng"], "No such file")
+    yield "error: no match", error_problems(["--qp", "77", capture], "no packet matches")
+    yield "error: three devices in a chart", error_problems(["--svg", folder / "e.svg", capture, capture, capture], "at most 2 devices")
+    yield "error: a chart that cannot be written", error_problems(["--svg", "/dev/null/x", capture], "/dev/null/x")
+    partial = timeline("--partial", folder / "truncated.pcapng")
+    yield "a truncated capture is read in part", [] if partial.returncode == 0 and partial.stdout else [partial.stderr]
+
+
+def nonsense(folder, capture):
+    """Changes random bytes: the reader must accept the file, or report one error."""
+    raw, path, choice = capture.read_bytes(), folder / "nonsense.pcapng", random.Random(7)
+    for _ in range(150):
+        changed = bytearray(raw)
+        for _ in range(choice.choice((1, 3, 30))):
+            changed[choice.randrange(len(changed))] = choice.randrange(256)
+        path.write_bytes(changed)
+        try:
+            capturelib.read([str(path)], partial=choice.random() < 0.5)
+        except capturelib.CaptureError:
+            continue
+        except Exception as error:  # pylint: disable=broad-except
+            return [f"{type(error).__name__}: {error}"]
+    return []
+
+
+def tests(folder):
+    done = subprocess.run([ROOT / "tools" / "capture-charts", "--check", "--captures", folder], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=600, check=False)
+    yield "charts: those of the manual are fresh", [] if done.returncode == 0 else [done.stderr]
+    for name in CHARTS:
+        yield f"timeline: trace and chart of {name}", chart_problems(folder, name)
+    pair = message(folder)
+    yield "timeline: a message through the captures of both devices", both_problems(folder, pair)
+    yield "timeline: a frame that the receiver does not have is lost", lost_problems(folder, pair)
+    yield "timeline: filters", filters(folder / "rc-send.pcapng")
+    yield from ((f"timeline: {name}", problems) for name, problems in errors(folder, folder / "rc-send.pcapng"))
+    yield "timeline: random bytes", nonsense(folder, folder / "rc-send.pcapng")
+
+
+def main():
+    writer = tap.Writer()
+    with tempfile.TemporaryDirectory(prefix="qrnic-timeline-") as folder:
+        for name, problems in tests(Path(folder)):
+            writer.problems(name, problems)
+    writer.finish()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
