@@ -384,6 +384,35 @@ def life(dissector, folder):
     return problems
 
 
+def profile(folder):
+    """Reads the merged capture with the profile: each rule is valid, packets have the rule of their kind, and the columns exist."""
+    sys.path.insert(0, str(ROOT / "spec" / "lib"))
+    import dissector as rules  # pylint: disable=import-outside-toplevel
+    made = subprocess.run([ROOT / "spec" / "generate", "--wireshark", folder], capture_output=True, text=True, check=False)
+    problems = [made.stderr] if made.returncode else []
+    words = ["tshark", "-n", "-C", "qrnic", "-X", f"lua_script:{folder}/qrnic.lua", "-r", folder / "merged.pcapng"]
+
+    def read(*more):
+        return subprocess.run([*words, *more], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=120, check=False,
+                              env={"PATH": "/usr/bin:/bin", "WIRESHARK_CONFIG_DIR": str(folder)})
+
+    fields = ("frame.coloring_rule.name", "qrnic.use", "qrnic.page", "qrnic.vector", "infiniband.bth.opcode")
+    done = read("--color", "-T", "fields", *(word for field in fields for word in ("-e", field)))
+    shown = {tuple(line.split("\t")) for line in done.stdout.splitlines()}
+    expected = {"wqe": "WQE", "cqe": "CQE or EQE", "data": "data", "command": "command", "record": "software doorbell"}
+    for rule, use, page, vector, opcode in shown:
+        name = expected.get(use) or (page and "doorbell") or (vector and "interrupt") or (opcode and "RoCE frame")
+        problems += [f"{use or name}: rule '{rule}'"] if name and rule != f"qrnic: {name}" else []
+    problems += [f"no packet has the rule '{name}'" for name in (*expected.values(), "doorbell", "interrupt", "RoCE frame")
+                 if not any(row[0] == f"qrnic: {name}" for row in shown)]
+    for name, rule, _, _ in rules.RULES:
+        done = read("-Y", rule)
+        problems += [f"{name}: {done.stderr.strip()[-200:]}"] if done.returncode else []
+    done = read("-Y", 'qrnic.use == "wqe" && qrnic.wqe == 0')
+    problems += [] if re.search(r"-bus +qrnic +\d+ +0 .*wqe", done.stdout) else [f"columns: {done.stdout[:300]}"]
+    return problems[:12]
+
+
 TESTS = (("every structure", all_structures), ("every register", registers), ("WQEs of every operation and type of queue pair", wqes),
          ("page lists of several requests", page_lists), ("configuration space, interrupts, atomics and failures", others),
          ("devices of a merged file with the same tags", merged), ("truncated packets, other versions and nonsense", nonsense))
@@ -403,6 +432,7 @@ def tests(folder):
     yield "dissector: the tests cover all structures", [f"no test shows {sorted(unseen)}"] if unseen else []
     yield "dissector: Wireshark's second pass shows the same fields", problems_of(dissector, folder, whole, "-2")
     yield "dissector: one filter follows a message through both captures", life(dissector, folder)
+    yield "profile: colouring rules and columns", profile(folder)
 
 
 def main():

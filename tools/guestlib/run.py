@@ -80,24 +80,23 @@ class Run:
         self._line_rests = {}
 
     def _prepare_captures(self, folder):
-        """Writes the dissector to the folder, and makes the cards write their captures there."""
+        """Writes dissector and profile of Wireshark to the folder, and makes the cards write their captures there."""
         if "," in folder:
             raise LaunchError(f"--capture {folder}: the path must have no comma, because QEMU's options use it", EXIT_USAGE)
         if not any("qrnic" in nic.kinds for nic in self.nics):
             raise LaunchError("--capture needs a card of kind qrnic", EXIT_USAGE)
-        dissector = subprocess.run(["/usr/bin/python3", os.path.join(os.path.dirname(host.TOOLS), "spec", "generate"), "--header", "wireshark"],
-                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if dissector.returncode:
-            raise LaunchError(f"the dissector cannot be generated: {(dissector.stderr.strip().splitlines() or ['no message'])[-1]}")
         try:
             os.makedirs(folder, exist_ok=True)
-            with open(os.path.join(folder, "qrnic.lua"), "w", encoding="utf-8") as file:
-                file.write(dissector.stdout)
         except OSError as error:
             raise LaunchError(f"--capture {folder}: {error.strerror}", EXIT_USAGE) from None
+        made = subprocess.run(["/usr/bin/python3", os.path.join(os.path.dirname(host.TOOLS), "spec", "generate"), "--wireshark", folder],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise LaunchError(f"the dissector cannot be written: {(made.stderr.strip().splitlines() or ['no message'])[-1]}")
         for nic in self.nics:
             nic.capture = folder
-        self.say(f"captures of bus and wire: wireshark -X lua_script:{folder}/qrnic.lua {folder}/guest1-nic0.pcapng")
+        self.say(f"captures of bus and wire: WIRESHARK_CONFIG_DIR={folder} wireshark -C qrnic -X lua_script:{folder}/qrnic.lua "
+                 f"{folder}/guest1-nic0.pcapng")
 
     def say(self, text):
         print(f"guest: {text}", file=sys.stderr, flush=True)
