@@ -1,17 +1,23 @@
 #!/usr/bin/python3
-"""Tests of tools/timeline and tools/capture-charts, with captures of qtests and of qrnic-watch.
+"""Tests of tools/timeline, tools/step and tools/capture-charts, with captures of qtests and of qrnic-watch.
 
 Runs what tools/build-qemu --tests=qtest has built; prints TAP.
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import fcntl
 import json
+import os
+import pty
 import random
 import re
+import select
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -188,6 +194,72 @@ def nonsense(folder, capture):
     return []
 
 
+class Terminal:
+    """tools/step on a terminal of 100 columns"""
+
+    def __init__(self, *words):
+        self.ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        self.process = subprocess.Popen([ROOT / "tools" / "step", *words], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                                        env={**os.environ, "TERM": "xterm"})
+        os.close(theirs)
+
+    def press(self, key):
+        os.write(self.ours, key.encode())
+
+    def shows(self, *wanted):
+        """Reads the screen until it has all texts; returns the missing ones after a minute."""
+        seen, end = "", time.monotonic() + 60
+        while not all(text in seen for text in wanted) and time.monotonic() < end:
+            if select.select([self.ours], [], [], 1)[0]:
+                try:
+                    seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\(B", " ", os.read(self.ours, 65536).decode(errors="replace"))
+                except OSError:
+                    break
+        return [f"no '{text}' on the screen: {seen[-1500:]}" for text in wanted if text not in seen]
+
+    def close(self, status):
+        try:
+            ended = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            ended = "none"
+        os.close(self.ours)
+        return [] if ended == status else [f"exit status {ended}"]
+
+
+def step_problems(*words):
+    """Steps through a SEND to its end, one step back, and ends."""
+    screen = Terminal(*words)
+    problems = screen.shows("step 1 of")
+    for number, text in ((2, None), (3, None)):
+        screen.press(" ")
+        problems += screen.shows(f"step {number} of", *([text] if text else []))
+    screen.press("G")
+    problems += screen.shows("SQ 2", "producer 1, consumer 1", "CQ 1", "[ ]", "write CQE 1[0]: SUCCESS")
+    screen.press("g")
+    problems += screen.shows("step 1 of")
+    # The first doorbell of the SQ fills a slot of its ring.
+    for number in range(2, 12):
+        screen.press("n")
+        missing = screen.shows(f"step {number} of")
+        problems += missing
+        if missing:
+            break
+    screen.press("b")
+    problems += screen.shows("step 10 of", "[#]")
+    screen.press("q")
+    return problems[:2] + screen.close(0)
+
+
+def step_errors(folder):
+    screen = Terminal(folder / "empty.pcapng")
+    problems = screen.shows("step: ", "is empty")
+    problems += screen.close(1)
+    done = subprocess.run([ROOT / "tools" / "step"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    return problems + ([] if done.returncode == 1 and "needs a terminal" in done.stderr else [done.stderr])
+
+
 def tests(folder):
     done = subprocess.run([ROOT / "tools" / "capture-charts", "--check", "--captures", folder], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=600, check=False)
@@ -199,6 +271,9 @@ def tests(folder):
     yield "timeline: a frame that the receiver does not have is lost", lost_problems(folder, pair)
     yield "timeline: filters", filters(folder / "rc-send.pcapng")
     yield from ((f"timeline: {name}", problems) for name, problems in errors(folder, folder / "rc-send.pcapng"))
+    yield "step: a captured message, forward and back", step_problems("--qp", "2", *pair)
+    yield "step: without a capture", step_problems("--qp", "2")
+    yield "step: an empty capture, and no terminal", step_errors(folder)
     yield "timeline: random bytes", nonsense(folder, folder / "rc-send.pcapng")
 
 
