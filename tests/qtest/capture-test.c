@@ -89,7 +89,8 @@ static void packet_read(Capture *c, const char *block, uint32_t len)
     uint32_t captured = ldl_he_p(block + 20);
     Packet p = {
         .interface = ldl_he_p(block + 8), .len = captured,
-        .ns = (uint64_t)ldl_he_p(block + 12) << 32 | ldl_he_p(block + 16),
+        .ns = (uint64_t)ldl_he_p(block + 12) << 32 |
+              (uint32_t)ldl_he_p(block + 16),
         .data = (const uint8_t *)block + 28,
     };
     const char *option = block + 28 + ROUND_UP(captured, 4);
