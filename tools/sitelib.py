@@ -228,7 +228,10 @@ def trend(out, folder):
     text = "# Trend of the bench\n\nThe bench compares qrnic with Soft-RoCE ([Measure](docs/use/measure.md)). "
     if folder:
         (out / "extra").mkdir(exist_ok=True)
-        run([ROOT / "tools" / "trend", folder, "--out", out / "extra" / "trend.html"], "tools/trend failed")
+        if folder.is_file():
+            shutil.copyfile(folder, out / "extra" / "trend.html")
+        else:
+            run([ROOT / "tools" / "trend", folder, "--out", out / "extra" / "trend.html"], "tools/trend failed")
         text += 'The <a href="trend.html">trend page</a> has a plot of each ratio over the commits.\n'
     else:
         text += ("This copy of the site was made without results, so that it has no plots. `make site TREND=DIR` adds the plots of the results in "
@@ -254,7 +257,7 @@ def navigation(out, manual, pages, man):
 
 
 def stage(out, results=None):
-    """Writes all sources of the site into the folder; results: a folder with results of the bench, or None."""
+    """Writes all sources of the site into the folder; results: a folder with results of the bench, a page of tools/trend, or None."""
     run(["/usr/bin/python3", ROOT / "spec" / "generate", "--check", "--manual", out / "spec"], "the manual is not fresh, run spec/generate")
     manual = Manual(out / "spec")
     for name in manual.chapters:
