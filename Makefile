@@ -14,7 +14,7 @@ GUEST_ROOT ?=
 export QEMU_VERSION DESTDIR PREFIX
 
 TARGETS := help qemu modules provider guest demo shell watch manual check \
-	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest \
+	check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-labs check-versions check-guest \
 	check-newest check-image check-packages check-experiments check-site \
 	check-full check-debug \
 	bench experiments install install-guest image packages site deps clean distclean
@@ -28,7 +28,7 @@ help:
 	@echo "make shell           an interactive guest with the whole RDMA user space"
 	@echo "make watch           one message from doorbell to completion, step by step; OP=\"read\" for another operation"
 	@echo "make check           the tests; SUITES=\"unit qtest\" for some of them"
-	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-sweeps, check-process, check-versions, check-guest, check-image, check-packages, check-experiments, check-site"
+	@echo "make check-contract, check-static, check-unit, check-qtest, check-fuzz, check-scenarios, check-sweeps, check-process, check-labs, check-versions, check-guest, check-image, check-packages, check-experiments, check-site"
 	@echo "make check-full      also the long guest tests (storage, middleware, users of a device that fails)"
 	@echo "make check-newest    the newest QEMU, Linux and rdma-core, and a guest with an IOMMU (builds them first)"
 	@echo "make check-debug     guest tests on a kernel with lockdep, KASAN, ... (not in check: long)"
@@ -90,7 +90,7 @@ site:
 check:
 	@tools/check $(SUITES)
 
-check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-versions check-guest check-newest check-image \
+check-contract check-static check-unit check-qtest check-fuzz check-scenarios check-sweeps check-process check-labs check-versions check-guest check-newest check-image \
 check-packages check-experiments check-site:
 	@tools/check $(@:check-%=%)
 

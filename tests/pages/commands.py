@@ -99,6 +99,13 @@ TABLE = {
     "apt-get install qrnic-dkms ibverbs-provider-qrnic linux-headers-amd64": Covered(
         "tools/check-packages", '*packages, "qrnic-dkms"', "the suite packages runs it in a clean root"),
     "tools/packages --rpm": Covered("tools/check-packages", '"--rpm"', "the suite packages runs it"),
+    # labs
+    "labs/grade 1": Covered("tools/check-labs", "status, text = graded(folder, skeleton)", "the suite labs grades each skeleton"),
+    "labs/grade --solution 1": Covered("tools/check-labs", "status, text = graded(folder, solution)", "the suite labs grades each solution"),
+    "tools/deps check": Covered("tools/check-contract", 'tools/deps" check', "each suite installs its packages by tools/deps"),
+    "make -C labs/01-device grade": Run("boot", status=2),
+    "make -C labs/02-commands grade": Run("boot", status=2),
+    "make -C labs/03-doorbell grade": Run("boot", status=2),
     # guests.md
     "make shell": Run("boot", pty="exit"),
     "tools/guest -c 'ibv_devinfo -v | grep GID'": Run("boot"),

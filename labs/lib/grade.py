@@ -1,0 +1,195 @@
+# Grades a student's program stage by stage. labs/grade is the command.
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The program runs in a child process, because it may hang or end by itself. The child prints the results. The parent waits,
+# then ends the child and its device. The functions stage_N(machine, program) of a lab's check.py are the stages. A stage
+# fails by an exception: Fail with an explanation, or any exception of the student's program, which is explained here.
+"""Stages, their limits and their messages."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+LABS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(LABS / "lib"))
+import lab  # noqa: E402
+
+GRACE = 10                      # seconds after the limit of a stage until the parent ends the child
+START = 120                     # seconds for the start of the device
+PASSED = 10                     # exit status of the child; 0 would also be that of a program that ends itself
+
+
+class Fail(Exception):
+    """Reports a wrong result; the text explains it to the student."""
+
+
+class Late(BaseException):
+    """Interrupts the student's program at the limit. BaseException passes "except Exception"."""
+
+
+def expect(condition, text):
+    if not condition:
+        raise Fail(text)
+
+
+def names():
+    return sorted(path.name for path in LABS.glob("[0-9][0-9]-*") if path.is_dir())
+
+
+def find(word):
+    """Returns the folder of the lab that a number or name means."""
+    found = [name for name in names() if name == word or (word.isdigit() and int(name[:2]) == int(word))]
+    if not found:
+        sys.exit(f"grade: no lab {word}: choose from {', '.join(names())}")
+    return LABS / found[0]
+
+
+def program_of(folder):
+    """Returns the path of the skeleton, the only Python file of the folder beside check.py."""
+    return next(path for path in sorted(folder.glob("*.py")) if path.name != "check.py")
+
+
+def load(path, name):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def place_of(error, path):
+    """Returns "line N, function f" of the last line of the student's file in the traceback."""
+    last = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename == str(path):
+            last = frame
+    return f"{path.name}, line {last.lineno}, in {last.name}()" if last else path.name
+
+
+def explain(error, path, limit):
+    """Returns lines for the student about an exception."""
+    where = place_of(error, path)
+    if isinstance(error, Fail):
+        return str(error)
+    if isinstance(error, lab.Todo):
+        return f"{where}: this part is still open.\nTo do: {error}"
+    if isinstance(error, Late):
+        return f"{where}: the stage did not end in {limit} s.\nDoes a loop wait for a condition that never holds?"
+    if isinstance(error, lab.Timeout):
+        return f"{where}: {error}"
+    if isinstance(error, lab.Misuse):
+        return f"{where}: {error}."
+    if isinstance(error, AttributeError) and error.obj.__class__.__name__ == "module" and getattr(error.obj, "__file__", "") == str(path):
+        return f"{path.name} has no function {error.name}(). The skeleton has it; `git checkout {path.name}` in the folder of the lab restores the skeleton."
+    if isinstance(error, AssertionError) and str(error):
+        return f"{where}: {error}"
+    if isinstance(error, SystemExit):
+        return f"{where}: the program ended itself. A function of a lab returns its result."
+    return f"{where}: {type(error).__name__}: {error}"
+
+
+def syntax(error, path):
+    if isinstance(error, SyntaxError):
+        text = (error.text or "").strip()
+        return f"{path.name}, line {error.lineno}: Python cannot read this line: {error.msg}" + (f"\n    {text}" if text else "")
+    if isinstance(error, (UnicodeError, ValueError)):
+        return f"{path.name} is not a text file in UTF-8: {error}"
+    return f"{place_of(error, path)}: {type(error).__name__}: {error}"
+
+
+def attempt(call, limit):
+    """Calls a function; returns its exception, or None. The alarm interrupts it at the limit."""
+    def alarm(*_):
+        raise Late()
+    signal.signal(signal.SIGALRM, alarm)
+    signal.alarm(limit)
+    try:
+        call()
+    except (Exception, Late, SystemExit, GeneratorExit) as error:       # pylint: disable=broad-except  # the student's errors
+        return error
+    finally:
+        signal.alarm(0)
+    return None
+
+
+def show(text):
+    for line in text.splitlines():
+        print(f"     {line}")
+    sys.stdout.flush()
+
+
+def child(folder, path, limit):
+    """Runs the stages; returns the exit status."""
+    checks = load(folder / "check.py", "check")
+    stages = sorted((name for name in vars(checks) if re.fullmatch(r"stage_\d+", name)), key=lambda name: int(name[6:]))
+    held = []
+    error = attempt(lambda: held.append(load(path, "program")), limit)
+    if error:
+        print(f"{path.name} cannot be loaded")
+        show(explain(error, path, limit) if isinstance(error, (Late, lab.Todo, SystemExit)) else syntax(error, path))
+        return 1
+    bench = lab.Bench()
+    try:
+        for number, name in enumerate(stages, 1):
+            check = getattr(checks, name)
+            title = check.__doc__.strip().splitlines()[0].rstrip(".")
+            print(f"stage {number} of {len(stages)}: {title} ... ", end="", flush=True)
+            machine = lab.Machine(bench)
+            error = attempt(lambda: check(machine, held[0]), limit)         # pylint: disable=cell-var-from-loop  # called at once
+            if error is None:
+                print("passed", flush=True)
+                machine.close()
+                continue
+            print("FAILED", flush=True)
+            show(explain(error, path, limit))
+            for line in machine.guest_errors()[-3:]:
+                show(f"The device reports: {line.strip()}")
+            show(f"Read: {folder.relative_to(LABS.parent)}/README.md, step {number}")
+            machine.close()
+            return 1
+    finally:
+        bench.close()
+    print(f"all {len(stages)} stages passed")
+    return PASSED
+
+
+def run(folder, path, limit, out=sys.stdout):
+    """Runs the child with limits; returns its exit status."""
+    command = [sys.executable, str(LABS / "grade"), "--child", "--file", str(path), "--limit", str(limit), folder.name]
+    stages = len(re.findall(r"^def stage_", (folder / "check.py").read_text(encoding="utf-8"), re.M))
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+        os.set_blocking(process.stdout.fileno(), False)
+        end, size = time.monotonic() + limit * (stages + 1) + GRACE + START, 0
+        quiet = time.monotonic() + limit + GRACE + START
+        try:
+            while True:
+                part = process.stdout.read(65536)
+                if part:
+                    size += len(part)
+                    if size <= 1 << 20:
+                        out.write(part.decode("utf-8", "replace"))
+                        out.flush()
+                    quiet = time.monotonic() + limit + GRACE
+                if part == b"" or (part is None and process.poll() is not None):
+                    break
+                if time.monotonic() > min(end, quiet):
+                    out.write(f"\n     {path.name} did not end and ignores the limit of {limit} s; it was ended.\n")
+                    break
+                time.sleep(0.01)
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        status = process.wait()
+    if status not in (PASSED, 1, -signal.SIGKILL):
+        out.write(f"\n     {path.name} ended the grader (status {status}). Does it call os._exit() or end processes?\n")
+    out.flush()
+    return 0 if status == PASSED else 1

@@ -1,0 +1,318 @@
+# The machine of the labs: one qrnic on a PCIe bus, guest memory, and interrupts, without a guest kernel.
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# A student's program receives a Machine and uses only the methods of the section Accesses. The grader starts the device once
+# for each run (Bench), and makes a new Machine for each stage, because a new connection resets the device. The device is the
+# process of tools/device. The files vfio_user.py and driver.py of tests/process have the protocol and the names of the
+# contract. The other methods of Machine observe the device: guest errors and transactions.
+"""One qrnic, as a driver sees it."""
+
+import collections
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/process"), str(ROOT / "tools")]
+import driver  # noqa: E402
+import vfio_user  # noqa: E402
+from guestlib.process import listens  # noqa: E402
+
+hw = driver.HW                  # names of the contract: hw.constant(), hw.register[], hw.pack(), hw.unpack()
+CONTROL, MSIX, DOORBELL = (hw.constant(f"BAR_{name}") for name in ("CONTROL", "MSIX", "DOORBELL"))
+MAC, ADDRESS = "525400000001", "10.0.0.1"
+PEER_MAC, PEER_ADDRESS = "525400000002", "10.0.0.2"
+PATIENCE = 20                   # seconds that a wait for the device may last
+SETTLE_ROUNDS = 64              # register reads after which the device has no work left
+
+Transaction = collections.namedtuple("Transaction", "kind address data keys")
+
+
+class Todo(Exception):
+    """Marks an open part of a skeleton."""
+
+
+class Timeout(Exception):
+    """Reports that the device did not do what the program waits for."""
+
+
+class Misuse(Exception):
+    """Reports a call with an argument that no bus has."""
+
+
+def need(condition, text):
+    if not condition:
+        raise Misuse(text)
+
+
+class Bench:
+    """The device process and the peer's end of the wire, in a temporary folder."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="qrnic-lab-")
+        place = Path(self.folder.name)
+        self.socket, self.log, self.capture = place / "s", place / "log", place / "capture"
+        self.wire = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.wire.bind(str(place / "peer"))
+        self.wire.setblocking(False)
+        command = [ROOT / "tools/device", "--socket", self.socket, "--property", f"capture={self.capture}",
+                   "--property", "mac=" + ":".join(re.findall("..", MAC)), "--qemu-arg", "-d", "--qemu-arg", "guest_errors",
+                   "--netdev", f"dgram,local.type=unix,local.path={place}/device,remote.type=unix,remote.path={place}/peer"]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            end = time.monotonic() + 120
+            while not listens(self.socket, self.process.pid):
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise Timeout(f"the device does not start: {self.output()[-1000:].strip()}")
+                time.sleep(0.005)
+        except BaseException:
+            self.close()
+            raise
+
+    def output(self):
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def send(self, frame):
+        """Sends a frame to the device."""
+        self.wire.sendto(frame, f"{self.folder.name}/device")
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.wire.close()
+        self.folder.cleanup()
+
+
+class Machine:
+    """A CPU without caches, memory, and the device. Each instance begins after a reset of the device."""
+
+    def __init__(self, bench, memory_mapped=True):
+        self._bench = bench
+        self._client = driver.connect(bench)
+        self._adapter = driver.Adapter(self._client)
+        self._memory = self._adapter.memory
+        self._log_start = len(bench.output())
+        self._capture_start, self._marker = 0, 0
+        self._events = []
+        self.accesses = []              # of the program: (kind, place, offset, value)
+        if memory_mapped:
+            self._client.map(self._memory.base, self._memory.size, self._memory.fd)
+        self.mark()
+
+    def close(self):
+        self._client.close()
+        self._adapter.close()
+
+    # Accesses
+
+    def config_read(self, offset, size=4):
+        """Reads size bytes of configuration space."""
+        need(size in (1, 2, 4) and 0 <= offset <= 4096 - size and offset % size == 0,
+             f"config_read({offset:#x}, {size}): size is 1, 2 or 4, and offset a multiple of size below 4096")
+        value = self._adapter.config(offset, size)
+        self.accesses.append(("config-read", 0, offset, value))
+        return value
+
+    def config_write(self, offset, value, size=4):
+        need(size in (1, 2, 4) and 0 <= offset <= 4096 - size and offset % size == 0,
+             f"config_write({offset:#x}, ...): size is 1, 2 or 4, and offset a multiple of size below 4096")
+        self.accesses.append(("config-write", 0, offset, value))
+        self._adapter.set_config(offset, value & ((1 << 8 * size) - 1), size)
+
+    def bar_read(self, bar, offset, size=4):
+        """Reads size bytes of a BAR, as the load instruction of a CPU does. A device that does not decode the address returns
+        all ones, because the bus does so."""
+        need(size in (1, 2, 4, 8) and bar in (0, 1, 2, 4), f"bar_read({bar}, {offset:#x}, {size}): the BARs are 0, 1, 2 and 4")
+        self.accesses.append(("bar-read", bar, offset, size))
+        if not self._adapter.config(4, 2) & driver.MEMORY_ENABLE:
+            return (1 << 8 * size) - 1
+        try:
+            return int.from_bytes(self._client.read(bar, offset, size), "little")
+        except vfio_user.Rejected:
+            raise Misuse(f"bar_read({bar}, {offset:#x}): the BAR ends before this offset") from None
+
+    def bar_write(self, bar, offset, value, size=4):
+        """Writes to a BAR. The write is posted: it has no answer, and the device may see it later."""
+        need(size in (1, 2, 4, 8) and bar in (0, 1, 2, 4), f"bar_write({bar}, {offset:#x}, ...): the BARs are 0, 1, 2 and 4")
+        need(isinstance(value, int) and 0 <= value < 1 << 8 * size, f"bar_write({bar}, {offset:#x}, {value}): the value has {size} bytes")
+        self.accesses.append(("bar-write", bar, offset, value))
+        if self._adapter.config(4, 2) & driver.MEMORY_ENABLE:
+            self._client.post_write(bar, offset, value.to_bytes(size, "little"))
+
+    def mem_alloc(self, size, align=64):
+        """Returns the bus address of zeroed memory."""
+        need(isinstance(size, int) and 0 < size <= self._memory.base + self._memory.size - self._memory.free - align,
+             f"mem_alloc({size}): the machine has no memory of this size")
+        return self._memory.allocate(size, align)
+
+    def mem_read(self, address, size):
+        self._in_memory(address, size)
+        return self._memory.read(address, size)
+
+    def mem_write(self, address, data):
+        self._in_memory(address, len(data))
+        self.accesses.append(("mem-write", 0, address, bytes(data)))
+        self._memory.write(address, bytes(data))
+
+    def _in_memory(self, address, size):
+        need(isinstance(address, int) and self._memory.base <= address and address + size <= self._memory.base + self._memory.size,
+             f"memory at {address!r}: the machine has memory from {self._memory.base:#x} to {self._memory.base + self._memory.size:#x}")
+
+    def enable_msix(self, vectors=4):
+        """Connects the vectors of MSI-X with the machine, as the kernel does for a driver."""
+        self._adapter.enable_msix(vectors)
+
+    def interrupts(self, vector):
+        """Returns how many interrupts the vector has had since the last call."""
+        try:
+            return os.eventfd_read(self._adapter.events[vector])
+        except BlockingIOError:
+            return 0
+
+    def wait_until(self, condition, text):
+        """Calls condition until its result is true, and returns the result."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > end:
+                raise Timeout(f"waited {PATIENCE} s in vain: {text}")
+            time.sleep(0.001)
+
+    # Observation
+
+    def settle(self):
+        """Returns when the device has done all work that it knows of."""
+        for _ in range(SETTLE_ROUNDS):
+            self._client.read(CONTROL, hw.register["ID"], 4)
+
+    def guest_errors(self):
+        """Returns the lines of the device about rules that the driver broke."""
+        return [line for line in self._bench.output()[self._log_start:].splitlines() if "guest error" in line.lower() or "qrnic" in line]
+
+    def mark(self):
+        """Forgets the transactions so far."""
+        self._capture_start = self._bench.capture.stat().st_size if self._bench.capture.exists() else 0
+
+    def transactions(self):
+        """Returns the transactions of the bus since mark(), in their order.
+
+        A transaction has a kind ("read", "write", ...), an address and data. The keys are the words of its comment, for
+        example {"use": "wqe", "object": "2"} (chapter Captures).
+        """
+        self._marker += 1
+        value = 0xabcd0000 | self._marker
+        self._client.write(CONTROL, hw.register["SCRATCH"], value.to_bytes(4, "little"))
+        place = str(hw.register["SCRATCH"])
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            found = list(blocks(self._bench.capture.read_bytes()[self._capture_start:]))
+            for number, one in enumerate(found):
+                if one.kind == "write" and one.keys.get("bar") == "0" and int(one.keys.get("offset", "-1"), 0) == int(place) \
+                        and one.data[-4:] == value.to_bytes(4, "little"):
+                    return found[:number]
+            time.sleep(0.005)
+        raise Timeout("the capture does not grow")
+
+
+def blocks(raw):
+    """Yields the transactions of a part of a pcapng file that begins with a block."""
+    at = 0
+    while at + 12 <= len(raw):
+        kind, length = struct.unpack_from("=II", raw, at)
+        if at + length > len(raw) or length < 12:
+            return
+        body = raw[at + 8:at + length - 4]
+        at += length
+        if kind != 6:
+            continue
+        interface, _, _, captured, _ = struct.unpack_from("=IIIII", body)
+        packet, options = body[20:20 + captured], body[20 + (captured + 3) // 4 * 4:]
+        keys = {}
+        while len(options) >= 4:
+            code, size = struct.unpack_from("=HH", options)
+            if code == 1:
+                text = options[4:4 + size].decode("utf-8", "replace").rstrip("\0")
+                keys = dict(word.partition("=")[::2] for word in text.split())
+            options = options[4 + (size + 3) // 4 * 4:]
+            if code == 0:
+                break
+        if interface == 0:
+            yield Transaction("frame", 0, packet, keys)
+            continue
+        wide = packet[0] & 0x20
+        header = 16 if wide else 12
+        name = {0x00: "read", 0x40: "write", 0x0a: "completion", 0x4a: "completion", 0x04: "config-read", 0x44: "config-write"}
+        shape = packet[0] & ~0x20 if packet[0] & 0x1f == 0 else packet[0]
+        address = int.from_bytes(packet[8:header], "big") if packet[0] & 0x1f == 0 else 0
+        yield Transaction(name.get(shape, "other"), address, packet[header:], keys)
+
+
+class Endpoint:
+    """A queue pair of type RC with its rings and records: the objects that labs 3 to 7 begin with.
+
+    Members: number, sq, sq_record, rq, rq_record, log_size; cq, cq_ring, cq_record, cq_log_size; key.
+    """
+
+    def __init__(self, machine, pd, key, eq, log_size=3, cq_log_size=2):
+        a = machine._adapter                    # pylint: disable=protected-access  # both classes are of this file
+        self.machine, self.key, self.log_size, self.cq_log_size = machine, key, log_size, cq_log_size
+        self.sq, self.rq = machine.mem_alloc(64 << log_size, 4096), machine.mem_alloc(64 << log_size, 4096)
+        self.sq_record, self.rq_record = machine.mem_alloc(8), machine.mem_alloc(8)
+        self.cq, self.cq_ring, self.cq_record = a.completion_queue(eq, cq_log_size)
+        self.number = a.command("CREATE_QP", data=hw.pack(
+            "qp_ctx", type="RC", sq_log_size=log_size, rq_log_size=log_size, pd=pd, send_cq=self.cq, recv_cq=self.cq,
+            sq_record=self.sq_record, rq_record=self.rq_record, sq={"root": self.sq}, rq={"root": self.rq}))
+
+    def modify(self, mask, **values):
+        self.machine._adapter.command("MODIFY_QP", self.number,     # pylint: disable=protected-access
+                                      hw.pack("qp_attr", mask=["STATE", *mask], **values))
+
+    def connect(self, number, address=ADDRESS, mac=MAC, mtu="1024"):
+        """Moves the queue pair to RTS, connected to queue pair number."""
+        self.modify(["PKEY_INDEX", "PORT", "ACCESS_FLAGS"], state="INIT", port=1, access=["REMOTE_WRITE", "REMOTE_READ"])
+        self.modify(["AV", "PATH_MTU", "RQ_PSN", "MIN_RNR_TIMER", "MAX_DEST_RD_ATOMIC", "DEST_QPN"], state="RTR", path_mtu=mtu,
+                    rq_psn=0, dest_qpn=number, min_rnr_timer=1, max_dest_rd_atomic=1,
+                    av={"dgid": driver.gid_of(address), "dmac": mac, "hop_limit": 64})
+        self.modify(["TIMEOUT", "RETRY_CNT", "RNR_RETRY", "SQ_PSN", "MAX_RD_ATOMIC"], state="RTS", timeout=18, retry_cnt=7,
+                    rnr_retry=7, sq_psn=0, max_rd_atomic=1)
+
+
+class Setup:
+    """A started device with a key for all memory and two queue pairs that are connected to each other.
+
+    Members: machine, pd, eq, eq_ring, key, left, right.
+    """
+
+    def __init__(self, machine, connected=True, **sizes):
+        a = machine._adapter                    # pylint: disable=protected-access
+        self.machine, self.adapter = machine, a
+        machine.config_write(4, driver.MEMORY_ENABLE | driver.BUS_MASTER, 2)
+        a.set_register("CONTROL", hw.field("CONTROL", "RESET"))
+        machine.wait_until(lambda: a.register("STATUS") & hw.field("STATUS", "READY"), "the device is not ready")
+        a.enable_msix()
+        a.enable_commands()
+        self.eq, self.eq_ring = a.event_queue("COMPLETION", 1)
+        self.pd = a.command("ALLOC_PD")
+        self.key = a.command("CREATE_MKEY", data=hw.pack("mkey_ctx", type="DMA", access=["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"],
+                                                         variant=5, pd=self.pd, length=(1 << 64) - 1)) << 8 | 5
+        a.command("SET_GID", data=hw.pack("gid_entry", gid=driver.gid_of(ADDRESS), mac=MAC, flags=["VALID"]))
+        self.left = Endpoint(machine, self.pd, self.key, self.eq, **sizes)
+        self.right = Endpoint(machine, self.pd, self.key, self.eq, **sizes) if connected else None
+        if connected:
+            self.left.connect(self.right.number)
+            self.right.connect(self.left.number)
+        machine.mark()
+        machine.accesses.clear()
