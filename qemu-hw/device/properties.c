@@ -208,6 +208,64 @@ static void counters_get(Object *obj, Visitor *v, const char *name,
     visit_end_struct(v, NULL);
 }
 
+/*
+ * Maximum number of queue pairs that the property lists, so that one read
+ * stops the main loop for at most some milliseconds
+ */
+#define QUEUE_PAIRS_LISTED 1024
+
+/* Returns false with *errp set if the visitor fails. */
+static bool visit_queue_pair(Visitor *v, const QrnicQpReport *r, Error **errp)
+{
+    const struct { const char *name; uint64_t value; } member[] = {
+        { "number", r->number },
+        { "level", r->level },
+        { "dest-qpn", r->dest_qpn },
+        { "sq-producer", r->sq_producer },
+        { "sq-fetched", r->sq_fetched },
+        { "sq-completed", r->sq_completed },
+        { "rq-producer", r->rq_producer },
+        { "rq-consumer", r->rq_consumer },
+        { "retransmissions", r->retransmissions },
+    };
+    char *type = (char *)qrnic_qp_type_name(r->type);
+    char *state = (char *)qrnic_qp_state_name(r->state);
+    bool ok;
+
+    if (!visit_start_struct(v, NULL, NULL, 0, errp)) {
+        return false;
+    }
+    ok = visit_type_str(v, "type", &type, errp) &&
+         visit_type_str(v, "state", &state, errp);
+    for (unsigned i = 0; ok && i < ARRAY_SIZE(member); i++) {
+        uint64_t value = member[i].value;
+
+        ok = visit_type_uint64(v, member[i].name, &value, errp);
+    }
+    visit_end_struct(v, NULL);
+    return ok;
+}
+
+static void queue_pairs_get(Object *obj, Visitor *v, const char *name,
+                            void *opaque, Error **errp)
+{
+    QrnicDevice *d = QRNIC(obj);
+    QrnicQpReport r;
+    uint32_t from = 0;
+
+    if (!visit_start_list(v, name, NULL, 0, errp)) {
+        return;
+    }
+    for (unsigned i = 0; d->engine && i < QUEUE_PAIRS_LISTED &&
+                         qrnic_qp_report(d->engine, from, &r); i++) {
+        if (!visit_queue_pair(v, &r, errp)) {
+            break;
+        }
+        from = r.number + 1;
+    }
+    visit_end_list(v, NULL);
+}
+
 static const Property device_properties[] = {
     DEFINE_NIC_PROPERTIES(QrnicDevice, conf),
     DEFINE_PROP_LINK("cable", QrnicDevice, cable, TYPE_QRNIC_CABLE,
@@ -302,4 +360,8 @@ void qrnic_properties_add(ObjectClass *klass)
                               NULL, NULL);
     object_class_property_set_description(klass, "counters",
         "All counters; see the chapter Counters of the manual");
+    object_class_property_add(klass, "queue-pairs", "list", queue_pairs_get,
+                              NULL, NULL, NULL);
+    object_class_property_set_description(klass, "queue-pairs",
+        "State of the queue pairs; see the chapter Counters of the manual");
 }

@@ -332,6 +332,31 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
+/* State of a queue pair for the owner of the host */
+typedef struct QrnicQpReport {
+    uint32_t number;
+    uint8_t type;               /* enum qrnic_qp_type */
+    uint8_t state;              /* enum qrnic_qp_state */
+    uint8_t level;              /* priority level */
+    uint32_t dest_qpn;          /* queue pair of the peer; else 0 */
+    /* SQ in basic blocks: posted, fetched and completed (modulo 2^32) */
+    uint32_t sq_producer, sq_fetched, sq_completed;
+    uint32_t rq_producer, rq_consumer;  /* RQ in WQEs; 0 without an RQ */
+    uint64_t retransmissions;   /* of packets, since its creation */
+} QrnicQpReport;
+/**
+ * qrnic_qp_report:
+ * @e: the engine
+ * @from: lowest number
+ * @out: receives the state of the queue pair with the lowest number from @from
+ *     on. Responders of targets are internal and are skipped.
+ *
+ * Changes no state, counter or context cache. The producers are those that the
+ * device has last read from the doorbell records.
+ *
+ * Returns: false if there is no such queue pair
+ */
+bool qrnic_qp_report(QrnicEngine *e, uint32_t from, QrnicQpReport *out);
 /*
  * Returns true if DESTROY_QP must search windows or flow rules, which takes
  * long.

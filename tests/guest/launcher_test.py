@@ -4,7 +4,9 @@ leaves no process and no file behind.
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import fcntl
 import glob
+import json
 import os
 import pty
 import re
@@ -632,6 +634,78 @@ shell.wait()
         os.close(ours)
         self.report.result(not problems, "launcher: a shell on a terminal", details=problems)
 
+    def live(self):
+        """Runs qrnic top while two queue pairs of a guest exchange messages: as JSON, as a page, and on a terminal."""
+        top = os.path.join(os.path.dirname(self.guest), "top")
+
+        def shown(*options):
+            return subprocess.run([top, *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+                                  env=self.env)
+
+        def busy():
+            done = shown("--once", "--json", "--interval", "0.5", "--filter", "type=RC", "--filter", "state=RTS")
+            found.update(json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr})
+            return len([pair for pair in found.get("queue-pairs", ()) if pair["sq-rate"] and pair["rq-rate"]]) == 2
+
+        found, problems = {}, []
+        none = shown("--once")
+        if none.returncode != 1 or len(none.stderr.splitlines()) != 1 or "no guest of tools/guest runs" not in none.stderr:
+            problems.append(f"without a guest: exit status {none.returncode}, {none.stderr!r}")
+        job = "ibv_rc_pingpong -d $RDMA0 -g $(gid_index $RDMA0 4) -n 100000000 >/dev/null & " \
+              "wait_for_port 18515; ibv_rc_pingpong -d $RDMA0 -g $(gid_index $RDMA0 4) -n 100000000 localhost"
+        with subprocess.Popen([self.guest, "--no-refresh", "--accel", "tcg", "--boot-timeout", "240", "--nic", "qrnic",
+                               "-c", job], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env=self.env, preexec_fn=heed_interrupts) as process:
+            if not wait_until(lambda: busy() or process.poll() is not None, 240) or process.poll() is not None:
+                problems.append(f"no two busy queue pairs: {found}")
+            else:
+                problems += self.top_problems(shown, top, found)
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+        self.report.result(not problems, "launcher: qrnic top shows the queue pairs of a guest",
+                           details=problems + (said.splitlines()[-8:] if problems else []))
+
+    def top_problems(self, shown, top, found):
+        """Returns the problems of the other forms of qrnic top, while two queue pairs are busy."""
+        problems = []
+        for device, values in found["devices"].items():
+            problems += [f"{device}: {name} is {values[name]}" for name in ("packets out/s", "CQEs/s") if not values[name]]
+        for options, part, status in ((["--once"], "SEND/s", 0), (["--once", "--filter", "type=UD"], "no queue pair passes", 0),
+                                      (["--once", "--filter", "colour=red"], "is not NAME=VALUE", 2),
+                                      (["--once", "--qmp", "/nonexistent"], "No such file", 1)):
+            done = shown(*options)
+            if done.returncode != status or part not in done.stdout + done.stderr or "Traceback" in done.stderr:
+                problems.append(f"{options}: exit status {done.returncode}, {(done.stdout + done.stderr)[-300:]!r}")
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 132, 0, 0))
+        before = termios.tcgetattr(theirs)
+        drawn = bytearray()
+
+        def listen():
+            try:
+                while data := os.read(ours, 4096):
+                    drawn.extend(data)
+            except OSError:
+                pass
+
+        threading.Thread(target=listen, daemon=True).start()
+        with subprocess.Popen([top, "--interval", "0.2"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                              env={**self.env, "TERM": "xterm"}) as process:
+            for key, expected in ((b"", b"sorted by SEND/s"), (b"s", b"RQ"), (b"r", b""), (b"q", b"")):
+                os.write(ours, key)
+                if expected and not wait_until(lambda: expected in drawn, 60):  # pylint: disable=cell-var-from-loop
+                    problems.append(f"the terminal does not show {expected} after key {key}: {bytes(drawn[-300:])}")
+            if not wait_until(lambda: process.poll() is not None, 60):
+                problems.append("the key q does not end it")
+                process.kill()
+        if process.returncode:
+            problems.append(f"exit status {process.returncode} on a terminal: {bytes(drawn[-300:])}")
+        if termios.tcgetattr(theirs) != before:
+            problems.append("the terminal is left in another mode")
+        os.close(theirs)
+        os.close(ours)
+        return problems
+
     def tap(self):
         """Exchanges frames with an interface of the host, which is in a network namespace of its own. There IPv6
         has addresses and routes, but no other host. A second card is behind libslirp, which has IPv6, too."""
@@ -950,7 +1024,7 @@ def run(root, report, stopped):
     tests = Tests(root, report, stopped)
     try:
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
-                      tests.broken, tests.strict, tests.terminal, tests.tap, tests.marks, tests.wires, tests.tshark, tests.captures,
+                      tests.broken, tests.strict, tests.terminal, tests.live, tests.tap, tests.marks, tests.wires, tests.tshark, tests.captures,
                       tests.switch, tests.pinned, tests.interrupted,
                       tests.interrupted_checks, tests.progress, tests.stalls, tests.inside_only, tests.packages):
             if not stopped():

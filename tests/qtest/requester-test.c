@@ -8,6 +8,8 @@
  */
 
 #include "qemu/osdep.h"
+#include "qobject/qdict.h"
+#include "qobject/qlist.h"
 #include "driver.h"
 
 #define REMOTE_VA 0x7f1234567000ull
@@ -578,6 +580,84 @@ static void test_timeout(void)
     rig_stop(&r);
 }
 
+/* Members of the property "queue-pairs" that a step of the test changes */
+typedef struct Reported {
+    const char *state;
+    uint64_t fetched, completed, retransmissions;
+} Reported;
+
+/*
+ * Asserts the property "queue-pairs" of the device, which has the queue pair of
+ * the rig. This queue pair has an empty RQ. To read the property changes no
+ * counter.
+ */
+static void expect_reported(Rig *r, const Reported *wanted)
+{
+    const struct { const char *name; uint64_t value; } member[] = {
+        { "number", r->qp.number },
+        { "level", 0 },
+        { "dest-qpn", PEER_QPN },
+        { "sq-producer", r->qp.sq_producer },
+        { "sq-fetched", wanted->fetched },
+        { "sq-completed", wanted->completed },
+        { "rq-producer", 0 },
+        { "rq-consumer", 0 },
+        { "retransmissions", wanted->retransmissions },
+    };
+    uint64_t commands = counter(r->d, QRNIC_COUNTER_COMMANDS);
+    QDict *rsp = qtest_qmp(r->d->qts, "{'execute': 'qom-get', 'arguments': {"
+                           "'path': '/machine/peripheral/qrnic', "
+                           "'property': 'queue-pairs'}}");
+    QList *list = qdict_get_qlist(rsp, "return");
+    QDict *pair = qobject_to(QDict, qlist_peek(list));
+
+    g_assert_cmpuint(qlist_size(list), ==, 1);
+    g_assert_cmpstr(qdict_get_str(pair, "type"), ==, "RC");
+    g_assert_cmpstr(qdict_get_str(pair, "state"), ==, wanted->state);
+    for (unsigned i = 0; i < ARRAY_SIZE(member); i++) {
+        uint64_t found = qdict_get_int(pair, member[i].name);
+
+        if (found != member[i].value) {
+            g_error("%s is %" PRIu64 ", expected %" PRIu64, member[i].name,
+                    found, member[i].value);
+        }
+    }
+    qobject_unref(rsp);
+    /* One command reads the counters. */
+    g_assert_cmpuint(counter(r->d, QRNIC_COUNTER_COMMANDS), ==, commands + 1);
+}
+
+/* Tests the property "queue-pairs" while packets are lost and retransmitted. */
+static void test_report(void)
+{
+    Rig r;
+    uint32_t posted;
+
+    rig_start(&r, "", NULL);
+    expect_reported(&r, &(Reported) { "RTS" });
+    post_sends(&r, 2);
+    posted = r.qp.sq_producer;
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + 1);
+    wire_silent(r.d);
+    expect_reported(&r, &(Reported) { "RTS", posted });
+    qtest_clock_step(r.d->qts, 4 * ACK_TIMEOUT_NS + 100000);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + 1);
+    wire_silent(r.d);
+    expect_reported(&r, &(Reported) { "RTS", posted, 0, 2 });
+    peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
+    expect_cqe(&r, QRNIC_CQE_SEND, QRNIC_WC_SUCCESS, 0, 0);
+    expect_reported(&r, &(Reported) { "RTS", posted, posted / 2, 2 });
+    peer_ack(r.d, &r.qp, SQ_PSN + 1, AETH_ACK | 31, 2);
+    expect_cqe(&r, QRNIC_CQE_SEND, QRNIC_WC_SUCCESS, posted / 2, 0);
+    qp_modify(r.d, &r.qp, &(QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR,
+    });
+    expect_reported(&r, &(Reported) { "ERR", posted, posted, 2 });
+    rig_stop(&r);
+}
+
 /* Progress restores the number of retries. */
 static void test_timeout_progress(void)
 {
@@ -765,6 +845,7 @@ void add_requester_tests(void)
     qtest_add_func("qrnic/requester/rnr-exceeded", test_rnr_exceeded);
     qtest_add_func("qrnic/requester/timeout", test_timeout);
     qtest_add_func("qrnic/requester/timeout-progress", test_timeout_progress);
+    qtest_add_func("qrnic/requester/report", test_report);
     qtest_add_func("qrnic/requester/read-hole", test_read_hole);
     qtest_add_func("qrnic/requester/ipv6-vlan", test_ipv6_vlan);
     qtest_add_func("qrnic/requester/drain", test_drain);

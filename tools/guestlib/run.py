@@ -4,6 +4,7 @@ once and then cleanup().
 SPDX-License-Identifier: GPL-2.0-or-later
 """
 
+import glob
 import os
 import selectors
 import shutil
@@ -29,15 +30,19 @@ SOCKET_PATH, SOCKET_NAME = 107, 16
 LOGS_MIB = 4
 
 
-def scratch_directory():
-    """Makes the folder in TMPDIR, or in /tmp if a socket's path would be too long there. TMPDIR of a CI runner may be
-    long.
-    """
-    directory = tempfile.mkdtemp(prefix="qrnic-")
-    if len(os.fsencode(directory)) + SOCKET_NAME <= SOCKET_PATH:
-        return directory
-    os.rmdir(directory)
-    return tempfile.mkdtemp(prefix="qrnic-", dir="/tmp")
+def scratch_parent():
+    """Returns TMPDIR, or /tmp if a socket's path would be too long there. TMPDIR of a CI runner may be long."""
+    parent = tempfile.gettempdir()
+    return parent if len(os.fsencode(parent)) + len("/qrnic-12345678") + SOCKET_NAME <= SOCKET_PATH else "/tmp"
+
+
+def monitors():
+    """Returns the QMP sockets of the guests and device processes of all launchers that run: {socket: name}."""
+    found = {path: "guest" + path.rsplit(".", 1)[1]
+             for path in sorted(glob.glob(os.path.join(glob.escape(scratch_parent()), "qrnic-*", "qmp*.*")))}
+    if len({os.path.dirname(path) for path in found}) > 1:
+        return {path: f"{os.path.dirname(path).rsplit('-', 1)[1]}.{name}" for path, name in found.items()}
+    return found
 
 
 class Run:
@@ -72,7 +77,7 @@ class Run:
             self._prepare_captures(os.path.abspath(options.capture))
         # These come last, because only a complete run is cleaned up.
         self.hosts = Hosts(self.nics) if any(nic.net in ("hosts", "vxlan") for nic in self.nics) else None
-        self.scratch = scratch_directory()
+        self.scratch = tempfile.mkdtemp(prefix="qrnic-", dir=scratch_parent())
         self.guests = []
         self.switches = {}
         self._selector = selectors.DefaultSelector()

@@ -409,6 +409,31 @@ QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out)
     return qrnic_ok(0);
 }
 
+bool qrnic_qp_report(QrnicEngine *e, uint32_t from, QrnicQpReport *out)
+{
+    for (uint32_t n = from; n < e->qps->table.limit; n++) {
+        const QrnicQp *qp = qrnic_qp_find(e, n);
+
+        if (qp) {
+            *out = (QrnicQpReport) {
+                .number = n,
+                .type = qp->type,
+                .state = qp->state,
+                .level = qp->level,
+                .dest_qpn = qp->attr.dest_qpn,
+                .sq_producer = qp->sq.producer,
+                .sq_fetched = qp->sq.consumer,
+                .sq_completed = qp->sq.completed,
+                .rq_producer = qp->rq.producer,
+                .rq_consumer = qp->rq.consumer,
+                .retransmissions = qp->retransmissions,
+            };
+            return true;
+        }
+    }
+    return false;
+}
+
 bool qrnic_qp_receives(const QrnicQp *qp, bool response)
 {
     switch (qp->state) {

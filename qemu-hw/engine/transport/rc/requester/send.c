@@ -316,6 +316,7 @@ static void requester_sent(QrnicEngine *e, QrnicQp *qp, QrnicMessage *p,
         }
     } else {
         qrnic_add(e, QRNIC_COUNTER_RETRANSMISSIONS, 1);
+        qp->retransmissions++;
     }
     if (r->selective) {
         qrnic_selective_sent(e, r, p, asks);
