@@ -6,6 +6,7 @@
  * lock is held, because the memory belongs to the program.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,6 +45,58 @@ static bool dm_access_valid(const struct qrnic_dm *dm, uint64_t offset,
 	return !*err;
 }
 
+/*
+ * The next two functions access the mapping by 4 and 8 bytes. If a VMM emulates
+ * device memory, KVM cannot execute the wider accesses of memcpy(), and the
+ * program would get SIGILL. Address and length are multiples of
+ * DM_ACCESS_ALIGN.
+ */
+static void dm_write(uint8_t *to, const uint8_t *from, size_t length)
+{
+	size_t step;
+
+	for (; length; to += step, from += step, length -= step) {
+		uint64_t value64;
+		uint32_t value32;
+
+		if (length >= sizeof(value64) &&
+		    !((uintptr_t)to % sizeof(value64))) {
+			step = sizeof(value64);
+			memcpy(&value64, from, step);
+			atomic_store_explicit((_Atomic(uint64_t) *)to, value64,
+					      memory_order_relaxed);
+		} else {
+			step = sizeof(value32);
+			memcpy(&value32, from, step);
+			atomic_store_explicit((_Atomic(uint32_t) *)to, value32,
+					      memory_order_relaxed);
+		}
+	}
+}
+
+static void dm_read(uint8_t *to, const uint8_t *from, size_t length)
+{
+	size_t step;
+
+	for (; length; to += step, from += step, length -= step) {
+		uint64_t value64;
+		uint32_t value32;
+
+		if (length >= sizeof(value64) &&
+		    !((uintptr_t)from % sizeof(value64))) {
+			step = sizeof(value64);
+			value64 = atomic_load_explicit(
+				(_Atomic(uint64_t) *)from, memory_order_relaxed);
+			memcpy(to, &value64, step);
+		} else {
+			step = sizeof(value32);
+			value32 = atomic_load_explicit(
+				(_Atomic(uint32_t) *)from, memory_order_relaxed);
+			memcpy(to, &value32, step);
+		}
+	}
+}
+
 static int dm_copy_to(struct ibv_dm *ibdm, uint64_t offset, const void *from,
 		      size_t length)
 {
@@ -52,7 +105,7 @@ static int dm_copy_to(struct ibv_dm *ibdm, uint64_t offset, const void *from,
 
 	if (!dm_access_valid(dm, offset, length, &err))
 		return err;
-	memcpy((uint8_t *)dm->map + offset, from, length);
+	dm_write((uint8_t *)dm->map + offset, from, length);
 	/*
 	 * The mapping is write-combining. So the copy is flushed here, because
 	 * otherwise a doorbell of any thread could overtake it.
@@ -69,7 +122,7 @@ static int dm_copy_from(void *to, struct ibv_dm *ibdm, uint64_t offset,
 
 	if (!dm_access_valid(dm, offset, length, &err))
 		return err;
-	memcpy(to, (const uint8_t *)dm->map + offset, length);
+	dm_read(to, (const uint8_t *)dm->map + offset, length);
 	return 0;
 }
 

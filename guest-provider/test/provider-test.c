@@ -882,6 +882,13 @@ static void test_device_memory(void)
 	CHECK(!ibv_memcpy_from_dm(buffer + HALF, same, 0, attr.length));
 	CHECK(!memcmp(buffer, buffer + HALF, attr.length));
 	ibv_unimport_dm(same);
+	/* Neither the data nor the place in device memory is a multiple of 8. */
+	memcpy(buffer + 1, "twenty bytes of data", 20);
+	CHECK(!ibv_memcpy_to_dm(dm, 4, buffer + 1, 20));
+	CHECK(!ibv_memcpy_from_dm(buffer + HALF + 1, dm, 4, 20));
+	CHECK(!memcmp(buffer + 1, buffer + HALF + 1, 20));
+	memset(buffer, 0x5a, attr.length);
+	CHECK(!ibv_memcpy_to_dm(dm, 0, buffer, attr.length));
 	CHECK(ibv_memcpy_to_dm(dm, 2, buffer, 4) == EINVAL);
 	CHECK(ibv_memcpy_to_dm(dm, attr.length, buffer, 4) == EFAULT);
 	CHECK(ibv_memcpy_from_dm(buffer, dm, UINT64_MAX - 3, 8) == EFAULT);
