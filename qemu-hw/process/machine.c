@@ -154,6 +154,20 @@ static void set_socket(Object *obj, const char *value, Error **errp)
     p->socket = g_strdup(value);
 }
 
+static bool get_map_memory(Object *obj, Error **errp)
+{
+    return QRNIC_PROCESS(obj)->map_memory;
+}
+
+static void set_map_memory(Object *obj, bool value, Error **errp)
+{
+    if (QRNIC_PROCESS(obj)->server) {
+        error_setg(errp, "map-memory cannot change while the socket is in use");
+        return;
+    }
+    QRNIC_PROCESS(obj)->map_memory = value;
+}
+
 static void machine_class_init(ObjectClass *klass, QrnicClassData *data)
 {
     MachineClass *mc = MACHINE_CLASS(klass);
@@ -170,6 +184,11 @@ static void machine_class_init(ObjectClass *klass, QrnicClassData *data)
     object_class_property_add_str(klass, "socket", get_socket, set_socket);
     object_class_property_set_description(klass, "socket",
         "Path of the socket at which VMMs connect");
+    object_class_property_add_bool(klass, "map-memory", get_map_memory,
+                                   set_map_memory);
+    object_class_property_set_description(klass, "map-memory",
+        "Offer device memory for mapping; QEMU then waits for each write to "
+        "another register or doorbell");
 }
 
 static const TypeInfo machine_types[] = {

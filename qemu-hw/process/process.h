@@ -85,6 +85,7 @@ struct QrnicProcess {
     MachineState parent_obj;
 
     char *socket;
+    bool map_memory;
     PCIBus *bus;
     PCIDevice *pci;
     MemoryRegion pci_memory, pci_io;

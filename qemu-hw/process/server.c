@@ -1,8 +1,9 @@
 /*
  * qrnic process: the socket at which VMMs connect
  *
- * This file receives and validates each message of the VMM completely. dma.c
- * and irq.c execute the requests with file descriptors, and libvfio-user all
+ * This file receives and validates each message of the VMM completely. This
+ * file also executes accesses to BARs, because each doorbell is one. dma.c and
+ * irq.c execute the requests with file descriptors, and libvfio-user all
  * others. That library waits for the rest of a message, and does not check
  * descriptors. So it never gets the VMM's connection. A private connection
  * passes the messages to libvfio-user, without descriptors.
@@ -20,9 +21,11 @@
  * served:   The context owns one socket of the private connection. s->library
  *           is the opposite socket, and is empty between two messages.
  *
- * The descriptors of a message belong to its first byte. So the header and the
- * body are received by calls of their own, which end where the message ends. A
- * longer call could return the descriptors of the next message.
+ * One call receives several messages. The VMM sends descriptors with the first
+ * bytes of their message, and the kernel ends a call behind the bytes that had
+ * descriptors. So they belong to the last message that begins in the received
+ * bytes. The next call returns no more than the rest of this message, because
+ * it could otherwise return the descriptors of another one.
  */
 
 #include "qemu/osdep.h"
@@ -50,6 +53,13 @@
 #define WORK_REQUEST (32 * 1024)
 /* Time in ms that the end of the process may take for the last connection */
 #define EXIT_LIMIT_MS 1000
+
+/*
+ * Bytes that one call receives at most, unless a message is longer. More would
+ * not help, because a doorbell has 40 bytes. Received messages delay the end of
+ * a VMM that floods the server.
+ */
+#define BATCH 4096
 
 /* A message must be complete after this time. */
 #define MESSAGE_LIMIT_MS 30000
@@ -82,10 +92,17 @@ struct QrnicServer {
     /* Warnings that may be reported now, and the time of the last change */
     unsigned warnings, suppressed;
     int64_t warned_ms;
-    /* The message in progress: its bytes so far, and its descriptors */
-    size_t have;
+    /* Handlers of the connection that are set */
+    bool reading, writing;
+    /* Continues with received messages in the next run of the main loop */
+    QEMUBH *more;
+    /* The message in progress begins at in[first]. in[end] is unused. */
+    size_t first, end;
+    uint8_t in[QRNIC_MESSAGE_MAX];
+    /* Descriptors of the message that begins at in[owner] */
     QrnicFds fds;
-    uint8_t buf[QRNIC_MESSAGE_MAX];
+    size_t owner;
+    uint8_t out[QRNIC_MESSAGE_MAX];
 };
 
 typedef struct vfio_user_header Header;
@@ -121,8 +138,14 @@ void qrnic_server_warn(QrnicServer *s, const char *format, ...)
     s->suppressed = 0;
 }
 
+/* Changes the handlers only if necessary, because a change wakes the loop. */
 static void handlers(QrnicServer *s, bool read, bool write)
 {
+    if (read == s->reading && write == s->writing) {
+        return;
+    }
+    s->reading = read;
+    s->writing = write;
     qemu_set_fd_handler(s->fd, read ? receive : NULL, write ? receive : NULL,
                         s);
 }
@@ -135,6 +158,7 @@ static void end(QrnicServer *s, const char *reason)
     }
     trace_qrnic_process_end(reason ?: "closed by the VMM");
     timer_del(s->late);
+    qemu_bh_cancel(s->more);
     handlers(s, false, false);
     qrnic_vmm_free(s->p);
     if (s->library >= 0) {
@@ -146,7 +170,8 @@ static void end(QrnicServer *s, const char *reason)
         s->folder = -1;
     }
     qrnic_fds_close(&s->fds);
-    s->have = 0;
+    s->first = 0;
+    s->end = 0;
     qrnic_connection_close(s->fd);
     s->fd = -1;
 }
@@ -205,16 +230,80 @@ static void resume(void *opaque)
 
 /* Receiving */
 
+static const uint8_t *message(const QrnicServer *s)
+{
+    return s->in + s->first;
+}
+
+/* Returns the number of received bytes from the message in progress on. */
+static size_t available(const QrnicServer *s)
+{
+    return s->end - s->first;
+}
+
 /* Returns the size of the message in progress, or at first of its header. */
 static size_t message_size(const QrnicServer *s)
 {
     Header header;
 
-    if (s->have < sizeof(header)) {
+    if (available(s) < sizeof(header)) {
         return sizeof(header);
     }
-    memcpy(&header, s->buf, sizeof(header));
+    memcpy(&header, message(s), sizeof(header));
     return header.msg_size;
+}
+
+/* Returns where the last message begins of which bytes are received. */
+static size_t last_message(const QrnicServer *s)
+{
+    size_t at = s->first;
+    Header header;
+
+    while (s->end - at >= sizeof(header)) {
+        memcpy(&header, s->in + at, sizeof(header));
+        if (header.msg_size < sizeof(header) ||
+            header.msg_size >= s->end - at) {
+            break;
+        }
+        at += header.msg_size;
+    }
+    return at;
+}
+
+/* Returns the descriptors of the message in progress. */
+static QrnicFds *fds_of(QrnicServer *s)
+{
+    static QrnicFds none;
+
+    return s->fds.count && s->owner == s->first ? &s->fds : &none;
+}
+
+/*
+ * Receives at least a part of the message in progress, and messages behind it.
+ * Returns the number of bytes, 0 at the end, or -1 with errno set.
+ */
+static ssize_t receive_some(QrnicServer *s, size_t size)
+{
+    size_t limit = MAX(size, BATCH);
+    ssize_t n;
+
+    if (s->first) {
+        memmove(s->in, message(s), available(s));
+        s->end = available(s);
+        s->owner -= s->fds.count ? s->first : 0;
+        s->first = 0;
+    }
+    if (s->fds.count) {
+        limit = size;
+    }
+    n = qrnic_fds_receive(s->fd, s->in + s->end, limit - s->end, &s->fds);
+    if (n > 0) {
+        s->end += n;
+        if (s->fds.count) {
+            s->owner = last_message(s);
+        }
+    }
+    return n;
 }
 
 /*
@@ -227,10 +316,19 @@ static bool receive_message(QrnicServer *s)
     size_t size;
     ssize_t n;
 
-    while (s->have < (size = message_size(s))) {
-        n = qrnic_fds_receive(s->fd, s->buf + s->have, size - s->have, &s->fds);
+    for (;;) {
+        size = message_size(s);
+        if (size < sizeof(Header) || size > QRNIC_MESSAGE_MAX) {
+            end(s, "a message is shorter than its header or longer than 64 "
+                "KiB");
+            return false;
+        }
+        if (available(s) >= size) {
+            break;
+        }
+        n = receive_some(s, size);
         if (n < 0 && errno == EAGAIN) {
-            if (s->have && !timer_pending(s->late)) {
+            if (available(s) && !timer_pending(s->late)) {
                 timer_mod(s->late, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) +
                                    MESSAGE_LIMIT_MS);
             }
@@ -241,18 +339,22 @@ static bool receive_message(QrnicServer *s)
                 "a message has too many file descriptors" : NULL);
             return false;
         }
-        s->have += n;
-        size = message_size(s);
-        if (size < sizeof(Header) || size > QRNIC_MESSAGE_MAX) {
-            end(s, "a message is shorter than its header or longer than 64 "
-                "KiB");
-            return false;
-        }
     }
     if (timer_pending(s->late)) {
         timer_del(s->late);
     }
     return true;
+}
+
+/* Removes the message in progress. The next one may be received already. */
+static void message_done(QrnicServer *s)
+{
+    qrnic_fds_close(fds_of(s));
+    s->first += message_size(s);
+    if (s->first == s->end) {
+        s->first = 0;
+        s->end = 0;
+    }
 }
 
 /* Replies */
@@ -289,12 +391,11 @@ static bool send_all(int fd, const void *buf, size_t len, const QrnicFds *fds)
 
 /*
  * Answers a request that this program executes itself. error: 0, or a negative
- * errno.
+ * errno. The body may be in s->out, behind the header.
  */
 static bool reply(QrnicServer *s, const Header *request, int error,
                   const void *body, size_t len)
 {
-    uint8_t message[sizeof(Header) + sizeof(struct vfio_user_dma_unmap)];
     Header header = {
         .msg_id = request->msg_id, .cmd = request->cmd,
         .msg_size = sizeof(header) + (error ? 0 : len),
@@ -302,12 +403,14 @@ static bool reply(QrnicServer *s, const Header *request, int error,
         .error_no = -error,
     };
 
-    memcpy(message, &header, sizeof(header));
-    if (len) {
-        memcpy(message + sizeof(header), body, len);
+    if (qrnic_message_no_reply(request)) {
+        return true;
     }
-    return qrnic_message_no_reply(request) ||
-           send_all(s->fd, message, header.msg_size, NULL);
+    memcpy(s->out, &header, sizeof(header));
+    if (len) {
+        memmove(s->out + sizeof(header), body, len);
+    }
+    return send_all(s->fd, s->out, header.msg_size, NULL);
 }
 
 /*
@@ -324,18 +427,18 @@ static size_t pass_reply(QrnicServer *s, int *error)
 
     fds.count = 0;
     for (;;) {
-        n = qrnic_fds_receive(s->library, s->buf + have,
-                              sizeof(s->buf) - have, &fds);
+        n = qrnic_fds_receive(s->library, s->out + have,
+                              sizeof(s->out) - have, &fds);
         if (n <= 0) {
             break;
         }
         have += n;
         if (have >= sizeof(header)) {
-            memcpy(&header, s->buf, sizeof(header));
+            memcpy(&header, s->out, sizeof(header));
             if (header.msg_size <= have) {
                 *error = qrnic_message_error(&header) ?
                          -(int)header.error_no : 0;
-                done = send_all(s->fd, s->buf, have, &fds);
+                done = send_all(s->fd, s->out, have, &fds);
                 break;
             }
         }
@@ -410,11 +513,11 @@ static void greet(QrnicServer *s)
     int error = 0;
     bool agreed;
 
-    if (s->fds.count) {
+    if (fds_of(s)->count) {
         end(s, "the first message has file descriptors");
         return;
     }
-    if (speaks_other_version(s->buf, s->have)) {
+    if (speaks_other_version(message(s), message_size(s))) {
         end(s, "the VMM speaks another version of vfio-user than 0: use QEMU "
             "10.1 or newer, or another VMM with this version");
         return;
@@ -425,13 +528,13 @@ static void greet(QrnicServer *s)
         error_free(err);
         return;
     }
-    agreed = send_all(s->library, s->buf, s->have, NULL) &&
+    agreed = send_all(s->library, message(s), message_size(s), NULL) &&
              vfu_attach_ctx(p->context) == 0;
     if (!pass_reply(s, &error) || !agreed || error) {
         end(s, "the negotiation of the version failed");
         return;
     }
-    s->have = 0;
+    message_done(s);
     trace_qrnic_process_served(s->fd);
 }
 
@@ -443,7 +546,7 @@ static void greet(QrnicServer *s)
  */
 static size_t forward(QrnicServer *s, const Header *header, int *error)
 {
-    bool done = send_all(s->library, s->buf, s->have, NULL) &&
+    bool done = send_all(s->library, message(s), message_size(s), NULL) &&
                 vfu_run_ctx(s->p->context) >= 0;
     size_t size = 0;
 
@@ -457,19 +560,67 @@ static size_t forward(QrnicServer *s, const Header *header, int *error)
     return size;
 }
 
+/* Returns true if the message accesses a BAR. */
+static bool is_bar_access(const Header *header, const uint8_t *body)
+{
+    struct vfio_user_region_access access;
+
+    if (header->cmd != VFIO_USER_REGION_READ &&
+        header->cmd != VFIO_USER_REGION_WRITE) {
+        return false;
+    }
+    memcpy(&access, body, sizeof(access));
+    return access.region < PCI_ROM_SLOT;
+}
+
+/*
+ * Accesses a BAR, and replies. Returns 0, or the error of the reply as a
+ * negative errno. *sent is false if the reply was not sent.
+ */
+static int access_bar(QrnicServer *s, const Header *header, const uint8_t *body,
+                      size_t len, bool *sent)
+{
+    uint8_t *answer = s->out + sizeof(*header);
+    bool is_write = header->cmd == VFIO_USER_REGION_WRITE;
+    struct vfio_user_region_access access;
+    size_t answer_len = sizeof(access);
+    uint64_t size;
+    int error = 0;
+    void *data;
+
+    memcpy(&access, body, sizeof(access));
+    size = s->p->pci->io_regions[access.region].size;
+    data = is_write ? (uint8_t *)body + sizeof(access) :
+                      answer + sizeof(access);
+    if ((is_write && len - sizeof(access) != access.count) ||
+        access.count > size || access.offset > size - access.count ||
+        (access.count &&
+         !qrnic_window_access(&s->p->windows[access.region], access.offset,
+                              data, access.count, is_write))) {
+        error = -EINVAL;
+    }
+    memcpy(answer, &access, sizeof(access));
+    if (!is_write) {
+        answer_len += access.count;
+    }
+    *sent = reply(s, header, error, answer, answer_len);
+    return error;
+}
+
 static int set_irqs(QrnicServer *s, const uint8_t *body, size_t len)
 {
     struct vfio_irq_set set;
 
     memcpy(&set, body, sizeof(set));
     return qrnic_irq_set(&s->p->irqs, s->p->pci, &set, body + sizeof(set),
-                         len - sizeof(set), &s->fds);
+                         len - sizeof(set), fds_of(s));
 }
 
 static int dma_map(QrnicServer *s, const uint8_t *body)
 {
     struct vfio_user_dma_map map;
-    int fd = s->fds.count ? qrnic_fds_take(&s->fds, 0) : -1;
+    QrnicFds *fds = fds_of(s);
+    int fd = fds->count ? qrnic_fds_take(fds, 0) : -1;
     int error;
 
     memcpy(&map, body, sizeof(map));
@@ -494,8 +645,8 @@ static int dma_unmap(QrnicServer *s, const uint8_t *body)
 }
 
 /*
- * Returns the work that does not show in the sizes of message and reply. A read
- * may have no reply, and a new region has a bitmap.
+ * Returns the work that does not show in the sizes of the message and of the
+ * reply of libvfio-user. A new region has a bitmap.
  */
 static size_t hidden_work(const Header *header, const uint8_t *body)
 {
@@ -503,7 +654,7 @@ static size_t hidden_work(const Header *header, const uint8_t *body)
     struct vfio_user_dma_map map;
 
     if (header->cmd == VFIO_USER_REGION_READ &&
-        qrnic_message_no_reply(header)) {
+        (qrnic_message_no_reply(header) || is_bar_access(header, body))) {
         memcpy(&access, body, sizeof(access));
         return access.count;
     }
@@ -515,18 +666,18 @@ static size_t hidden_work(const Header *header, const uint8_t *body)
 }
 
 /*
- * Executes the message in s->buf, and answers it. Returns the work, or 0 if the
- * connection has ended.
+ * Executes the message in progress, and answers it. Returns the work, or 0 if
+ * the connection has ended.
  */
 static size_t execute(QrnicServer *s)
 {
-    const uint8_t *body = s->buf + sizeof(Header);
-    size_t work = s->have, len = s->have - sizeof(Header);
+    const uint8_t *body = message(s) + sizeof(Header);
+    size_t work = message_size(s), len = work - sizeof(Header);
     int error = 0;
     Header header;
     bool sent = true;
 
-    memcpy(&header, s->buf, sizeof(header));
+    memcpy(&header, message(s), sizeof(header));
     switch (header.cmd) {
     case VFIO_USER_DMA_MAP:
         error = dma_map(s, body);
@@ -547,7 +698,11 @@ static size_t execute(QrnicServer *s)
         sent = reply(s, &header, error, NULL, 0);
         break;
     default:
-        work += forward(s, &header, &error);
+        if (is_bar_access(&header, body)) {
+            error = access_bar(s, &header, body, len, &sent);
+        } else {
+            work += forward(s, &header, &error);
+        }
         break;
     }
     work += hidden_work(&header, body);
@@ -559,8 +714,7 @@ static size_t execute(QrnicServer *s)
     }
     trace_qrnic_process_message(header.msg_id, header.cmd, header.msg_size,
                                 error);
-    s->have = 0;
-    qrnic_fds_close(&s->fds);
+    message_done(s);
     return work + (header.cmd == VFIO_USER_REGION_READ ||
                    header.cmd == VFIO_USER_REGION_WRITE ? WORK_ACCESS :
                    WORK_REQUEST);
@@ -572,14 +726,14 @@ static size_t execute(QrnicServer *s)
  */
 static size_t process(QrnicServer *s)
 {
-    const char *wrong = qrnic_message_check(&s->p->dma, &s->fds, s->buf);
+    const char *wrong = qrnic_message_check(&s->p->dma, fds_of(s), message(s));
     Header header;
 
     if (wrong) {
         end(s, wrong);
         return 0;
     }
-    memcpy(&header, s->buf, sizeof(header));
+    memcpy(&header, message(s), sizeof(header));
     if (!qrnic_message_no_reply(&header) && !room_for_reply(s)) {
         /* Continues when the VMM has read earlier replies. */
         handlers(s, false, true);
@@ -598,13 +752,18 @@ static void receive(void *opaque)
     while (done < WORK_PER_RUN && !must_pause(s) && receive_message(s)) {
         if (!s->p->context) {
             greet(s);
-            return;
+            work = s->fd >= 0 ? WORK_REQUEST : 0;
+        } else {
+            work = process(s);
         }
-        work = process(s);
         if (!work) {
             return;
         }
         done += work;
+    }
+    /* No handler continues with bytes that are received already. */
+    if (done >= WORK_PER_RUN && available(s)) {
+        qemu_bh_schedule(s->more);
     }
 }
 
@@ -748,6 +907,7 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
     pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
     s->late = timer_new_ms(QEMU_CLOCK_REALTIME, message_late, s);
     s->resume = timer_new_ms(QEMU_CLOCK_REALTIME, resume, s);
+    s->more = qemu_bh_new(receive, s);
     s->exit.notify = leave;
     qemu_add_exit_notifier(&s->exit);
     qemu_set_fd_handler(s->meeting.listener, accept_vmm, NULL, s);

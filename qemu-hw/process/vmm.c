@@ -2,7 +2,7 @@
  * qrnic process: the libvfio-user context of one VMM
  *
  * libvfio-user calls this file while server.c lets it process a message. The
- * callbacks access configuration space, BARs and resets as a host bridge does.
+ * callbacks access configuration space and reset as a host bridge does.
  * The device's interrupts reach irq.c through the hooks of MSI-X.
  * Migration is not offered, because the device cannot be migrated.
  *
@@ -122,37 +122,6 @@ static ssize_t config_access(vfu_ctx_t *ctx, char *buf, size_t count,
     return count;
 }
 
-static ssize_t bar_access(vfu_ctx_t *ctx, unsigned bar, char *buf, size_t count,
-                          loff_t offset, bool is_write)
-{
-    QrnicProcess *p = vfu_get_private(ctx);
-
-    if (!qrnic_window_access(&p->windows[bar], offset, buf, count, is_write)) {
-        errno = EINVAL;
-        return -1;
-    }
-    return count;
-}
-
-/* libvfio-user does not pass the number of the BAR to a callback. */
-#define BAR_ACCESS(n) \
-    static ssize_t bar##n##_access(vfu_ctx_t *ctx, char *buf, size_t count, \
-                                   loff_t offset, bool is_write) \
-    { \
-        return bar_access(ctx, n, buf, count, offset, is_write); \
-    }
-BAR_ACCESS(0)
-BAR_ACCESS(1)
-BAR_ACCESS(2)
-BAR_ACCESS(3)
-BAR_ACCESS(4)
-BAR_ACCESS(5)
-
-static vfu_region_access_cb_t *const bar_accesses[PCI_ROM_SLOT] = {
-    bar0_access, bar1_access, bar2_access, bar3_access, bar4_access,
-    bar5_access,
-};
-
 /* Reset */
 
 void qrnic_vmm_machine_reset(QrnicProcess *p)
@@ -196,17 +165,18 @@ static const PCIIORegion *memory_bar(QrnicProcess *p)
 }
 
 /*
- * Replaces the pages of device memory by those of a new file, which the VMM can
- * map. Each VMM gets a file of its own, because an earlier VMM may still map
- * the last one. Seals prevent the VMM from shrinking the file, which would end
- * this process.
+ * With map-memory, replaces the pages of device memory by those of a new file,
+ * which the VMM can map. This is off by default, because QEMU posts no writes
+ * to a device with a region that it can map. Each VMM gets a file of its own,
+ * because an earlier VMM may still map the last one. Seals prevent the VMM from
+ * shrinking the file, which would end this process.
  */
 static bool share_memory(QrnicProcess *p, Error **errp)
 {
     const PCIIORegion *r = memory_bar(p);
     const unsigned seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-    if (!r) {
+    if (!r || !p->map_memory) {
         return true;
     }
     p->memory_fd = qemu_memfd_create("qrnic-memory", r->size, false, 0, seals,
@@ -253,8 +223,8 @@ static bool setup_bars(QrnicProcess *p)
         int fd = r == memory_bar(p) ? p->memory_fd : -1;
 
         if (r->size &&
-            vfu_setup_region(p->context, i, r->size, bar_accesses[i], flags,
-                             NULL, 0, fd, 0) < 0) {
+            vfu_setup_region(p->context, i, r->size, NULL, flags, NULL, 0, fd,
+                             0) < 0) {
             return false;
         }
     }

@@ -447,6 +447,22 @@ def test_many_regions(lab):
     memory.close()
 
 
+def test_many_messages_at_once(lab):
+    """More messages in one call than the server executes in one run of its main loop, in order, and the rest of another"""
+    with lab.client() as client:
+        register = HW.register["SCRATCH"]
+        writes = [vu.header(count, vu.REGION_WRITE, 20, vu.NO_REPLY) + struct.pack("<QIII", register, CONTROL, 4, count)
+                  for count in range(1, 1500)]
+        read = vu.header(1500, vu.REGION_READ, 16) + struct.pack("<QII", register, CONTROL, 4)
+        data = b"".join(writes) + read
+        # The process is stopped, so that the last messages are received together and exceed a run.
+        with lab.server().stopped():
+            client.socket.sendall(data + data[:20])
+        assert client.receive().data[16:] == struct.pack("<I", 1499), "the read has overtaken writes"
+        client.socket.sendall(data[20:])
+        assert client.receive().data[16:] == struct.pack("<I", 1499), "the next messages are wrong"
+
+
 def test_descriptors_of_pipelined_messages(lab):
     """A message without descriptors is not confused by those of the next message"""
     memory = Memory()
@@ -647,7 +663,7 @@ def test_no_shared_memory(lab):
 
 
 def test_device_memory(lab):
-    """Device memory by messages, and by a mapping if the server offers one"""
+    """Device memory by messages. No region can be mapped, because QEMU would then post no writes"""
     with lab.client() as client:
         adapter = Adapter(client)
         adapter.set_config(4, 2, 2)
@@ -660,6 +676,26 @@ def test_device_memory(lab):
         for offset in (0, 4096, region.size - 64):
             client.write(MEMORY, offset, text)
             assert client.read(MEMORY, offset, 64) == text
+        for index in (CONTROL, MSIX_BAR, DOORBELL, MEMORY):
+            assert not client.region(index).flags & vu.REGION_MMAP, f"region {index} can be mapped"
+        adapter.close()
+    with lab.client() as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        wait_until(lambda: adapter.register("STATUS") & HW.field("STATUS", "READY"), "the device is not ready")
+        assert client.read(MEMORY, 0, 64) == bytes(64), "device memory has data of the former client"
+        adapter.close()
+
+
+def test_mapped_device_memory(lab):
+    """Device memory by a mapping"""
+    with lab.process(map_memory=True) as process, Client(process.socket) as client:
+        adapter = Adapter(client)
+        adapter.set_config(4, 2, 2)
+        wait_until(lambda: adapter.register("STATUS") & HW.field("STATUS", "READY"), "the device is not ready")
+        region = client.region(MEMORY)
+        text = bytes(range(64))
+        client.write(MEMORY, 0, text)
         assert region.flags & vu.REGION_MMAP and region.fds, "device memory cannot be mapped"
         assert region.areas == [(0, region.size)], region.areas
         with mmap.mmap(region.fds[0], region.size, offset=region.offset) as window:
@@ -675,7 +711,12 @@ def test_device_memory(lab):
 
 def test_device_memory_of_each_client(lab):
     """A client cannot shrink device memory, and does not share it with the next client"""
-    with lab.client() as client:
+    with lab.process(map_memory=True) as process:
+        check_memory_of_each_client(process)
+
+
+def check_memory_of_each_client(process):
+    with Client(process.socket) as client:
         old = client.region(MEMORY)
         for change in (lambda: os.ftruncate(old.fds[0], 0), lambda: os.ftruncate(old.fds[0], 2 * old.size)):
             try:
@@ -685,7 +726,7 @@ def test_device_memory_of_each_client(lab):
                 pass
         window = mmap.mmap(old.fds[0], old.size)
         window[:4] = b"past"
-    with lab.client() as client:
+    with connect(process) as client:
         adapter = Adapter(client)
         adapter.set_config(4, 2, 2)
         wait_until(lambda: adapter.register("STATUS") & HW.field("STATUS", "READY"), "the device is not ready")
@@ -925,11 +966,11 @@ def test_message_over_cable(lab):
 
 
 @contextlib.contextmanager
-def two_adapters(lab, name):
+def two_adapters(lab, name, **options):
     """Two processes with a cable between them."""
     cable = lab.folder / name
-    with lab.process(cable=cable, properties=f"mac={MACS[0].hex(':')}") as left, \
-            lab.process(cable=cable, properties=f"mac={MACS[1].hex(':')}") as right, \
+    with lab.process(cable=cable, properties=f"mac={MACS[0].hex(':')}", **options) as left, \
+            lab.process(cable=cable, properties=f"mac={MACS[1].hex(':')}", **options) as right, \
             Client(left.socket) as first, Client(right.socket) as second:
         adapters = [Adapter(first).start(), Adapter(second).start()]
         yield adapters
@@ -949,7 +990,7 @@ def connected_pair(a, b):
 
 def test_message_from_device_memory(lab):
     """A message of data that the client has written to device memory by its mapping, and back into device memory"""
-    with two_adapters(lab, "cable-memory") as (a, b):
+    with two_adapters(lab, "cable-memory", map_memory=True) as (a, b):
         ends_ = connected_pair(a, b)
         text = bytes(range(256)) * 8
         windows = []

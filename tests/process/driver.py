@@ -93,25 +93,27 @@ def sanitizer_environment():
                 UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1")
 
 
-def qemu_command(qemu, path, properties="", cable=None):
+def qemu_command(qemu, path, properties="", cable=None, map_memory=False):
     """Returns the command of a device process with a QEMU of its own, such as one with sanitizers."""
     wire = ["-object", f"qrnic-cable,id=cable,path={cable}"] if cable else []
     device = ",".join(word for word in ("qrnic", "cable=cable" if cable else "", properties) if word)
-    return [qemu, "-nodefaults", "-no-user-config", "-display", "none", "-accel", "tcg,tb-size=1", "-M", f"qrnic-process,socket={path}",
-            *wire, "-device", device]
+    return [qemu, "-nodefaults", "-no-user-config", "-display", "none", "-accel", "tcg,tb-size=1", "-M",
+            f"qrnic-process,socket={path}" + (",map-memory=on" if map_memory else ""), *wire, "-device", device]
 
 
 class Process:
     """One device process. The output goes to a file, because a pipe would fill up while a test runs."""
 
-    def __init__(self, folder, name, properties="", cable=None, qemu=None, start=True, trace=None, qmp=None):
+    def __init__(self, folder, name, properties="", cable=None, qemu=None, start=True, trace=None, qmp=None,
+                 map_memory=False):
         self.folder, self.name = Path(folder), name
         self.socket = self.folder / f"{name}.sock"
         self.output_path = self.folder / f"{name}.log"
         if qemu:
-            command = qemu_command(qemu, self.socket, properties, cable)
+            command = qemu_command(qemu, self.socket, properties, cable, map_memory)
         else:
-            command = [ROOT / "tools/device", "--socket", self.socket, *(["--cable", cable] if cable else [])]
+            command = [ROOT / "tools/device", "--socket", self.socket, *(["--cable", cable] if cable else []),
+                       *(["--map-memory"] if map_memory else [])]
             for setting in properties.split(",") if properties else ():
                 command += ["--property", setting]
         if trace:
