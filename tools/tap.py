@@ -68,7 +68,11 @@ class Writer:
 
 
 class Reader:
-    """Counts results. Several TAP streams may follow each other; each plan is checked against the number of results."""
+    """Counts results. Several TAP streams may follow each other; each plan is checked against the number of results.
+
+    A program of GLib prints a plan behind the results of each -p. That plan counts all results so far, and the numbers of
+    the results continue behind it.
+    """
 
     def __init__(self):
         self.passed = 0
@@ -76,6 +80,8 @@ class Reader:
         self.skipped = 0
         self.planned = None
         self.seen = 0
+        self.behind = False         # the plan stands behind results
+        self.again = None           # the last line is this plan, which repeats the one before
 
     def end_stream(self):
         if self.planned is not None and self.planned != self.seen:
@@ -91,9 +97,11 @@ class Reader:
             return None
         plan = PLAN.match(line)
         if plan:
-            if self.planned is not None:
+            number = int(plan[1])
+            self.again = number if self.planned == number else None
+            if self.planned is not None and not (self.behind and number == self.seen):
                 self.end_stream()
-            self.planned = int(plan[1])
+            self.planned, self.behind = number, self.seen > 0
             if plan[2] is not None:
                 self.skipped += 1
             return None
@@ -103,7 +111,13 @@ class Reader:
         match = RESULT.match(line)
         if not match:
             return None
-        bad, _, name, directive, _ = match.groups()
+        bad, number, name, directive, _ = match.groups()
+        if number == "1" and self.seen and self.planned is not None:
+            # A repeated plan may also be the plan of a new stream.
+            again = self.again
+            self.end_stream()
+            self.planned = again
+        self.again = None
         self.seen += 1
         directive = (directive or "").upper()
         if directive == "SKIP":

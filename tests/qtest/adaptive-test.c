@@ -44,9 +44,9 @@ static void test_responder(void)
     rig_expect_byte(&r, MTU, 0x11);
     rig_expect_byte(&r, 2 * MTU, 0);
     rig_expect_byte(&r, 3 * MTU, 0x33);
-    qtest_clock_step(r.d->qts, GAP_NS - 1);
+    clock_step(r.d, GAP_NS - 1);
     wire_silent(r.d);
-    qtest_clock_step(r.d->qts, 1);
+    clock_step(r.d, 1);
     nak = peer_expect_marked(r.d, RC_ACK, RQ_PSN, PLACES);
     g_assert_cmphex(nak.syndrome, ==, AETH_NAK_SEQUENCE);
     /*
@@ -84,7 +84,7 @@ static void test_both(void)
     rig_write_from_peer(&r, RQ_PSN + 1, MTU, 0x11, PACKET | SELECTIVE, true);
     wire_silent(r.d);
     rig_expect_byte(&r, MTU, 0x11);
-    qtest_clock_step(r.d->qts, GAP_NS);
+    clock_step(r.d, GAP_NS);
     sack = peer_expect_marked(r.d, RC_SACK, RQ_PSN - 1, PLACES | SELECTIVE);
     g_assert_cmphex(sack.payload[8], ==, 0x40);
     rig_write_from_peer(&r, RQ_PSN, 0, 0x10, PACKET | SELECTIVE, false);

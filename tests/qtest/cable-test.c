@@ -25,7 +25,7 @@
 static Device *cable_start(int *fd, const char *path)
 {
     Device *d = g_new0(Device, 1);
-    g_autofree char *end = NULL;
+    g_autofree char *end = NULL, *options = NULL;
     int pair[2] = { -1, -1 };
 
     if (path) {
@@ -40,13 +40,8 @@ static Device *cable_start(int *fd, const char *path)
         qemu_set_cloexec(pair[0]);
         *fd = pair[0];
     }
-    d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none "
-                         "-object qrnic-cable,id=cable,slots=64,%s "
-                         "-device qrnic,id=qrnic,bus=pcie.0,addr=05.0,"
-                         "cable=cable", end);
-    if (!path) {
-        close(pair[1]);
-    }
+    options = g_strdup_printf("-object qrnic-cable,id=cable,slots=64,%s", end);
+    machine_start(d, options, pair[1], false, ",cable=cable");
     /* Enables bus mastering, because the device accepts no frame without it. */
     d->bus = qpci_new_pc(d->qts, NULL);
     d->pci = qpci_device_find(d->bus, QPCI_DEVFN(5, 0));
@@ -58,7 +53,7 @@ static void cable_stop(Device *d)
 {
     qpci_free_pc(d->bus);
     g_free(d->pci);
-    qtest_quit(d->qts);
+    machine_stop(d);
     g_free(d);
 }
 
@@ -309,14 +304,14 @@ static void test_spoiled(const void *always)
         }
         g_assert_false(wire_pending(r.d));
         if (round == 0) {
-            qtest_clock_step(r.d->qts, TIMEOUT_NS);
+            clock_step(r.d, TIMEOUT_NS);
         }
     }
     if (thread) {
         qatomic_set(&s.stop, true);
         g_thread_join(thread);
     }
-    qtest_clock_step(r.d->qts, TIMEOUT_NS);
+    clock_step(r.d, TIMEOUT_NS);
     for (unsigned i = 0; i < ARRAY_SIZE(opcode); i++) {
         PeerPacket p = peer_expect(r.d, opcode[i], SQ_PSN + i);
 
@@ -423,7 +418,7 @@ static void test_fixed(void)
     int fd;
     Device *d = cable_start(&fd, NULL);
 
-    qobject_unref(qtest_qmp_assert_failure_ref(d->qts,
+    qobject_unref(qtest_qmp_assert_failure_ref(d->home,
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/cable', "
         "'property': 'path', 'value': '/tmp/x'}}"));
     close(fd);
@@ -453,7 +448,7 @@ static void test_deaths(void)
     Rig r;
 
     rig_start(&r, properties, NULL);
-    qemu = qtest_pid(r.d->qts);
+    qemu = qtest_pid(r.d->home);
     /*
      * The peer sends a duplicate request, because the device answers each
      * duplicate.
@@ -498,7 +493,7 @@ static GPid victim_start(const char *path)
     g_autofree char *object = g_strdup_printf("qrnic-cable,id=cable,path=%s",
                                               path);
     const char *argv[] = {
-        getenv("QTEST_QEMU_BINARY"), "-machine", "q35", "-nodefaults", "-S",
+        device_qemu(), "-machine", "q35", "-nodefaults", "-S",
         "-m", "128", "-display", "none", "-accel", "qtest",
         "-object", object, "-device", "qrnic,cable=cable", NULL,
     };

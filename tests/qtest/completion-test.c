@@ -101,10 +101,10 @@ static void test_moderation(void)
     cq_arm(r.d, &r.send_cq, false);
     nop(&r);
     expect(&r, 3);
-    qtest_clock_step(r.d->qts, 99 * SCALE_US);
+    clock_step(r.d, 99 * SCALE_US);
     settle(r.d);
     g_assert_false(eq_poll(r.d, &r.eq, &eqe));
-    qtest_clock_step(r.d->qts, 2 * SCALE_US);
+    clock_step(r.d, 2 * SCALE_US);
     eq_wait(r.d, &r.eq, &eqe);
     rig_stop(&r);
 }

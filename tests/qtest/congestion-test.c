@@ -95,7 +95,7 @@ static void test_notification(void)
     /* The virtual clock has not moved, so there is no second CNP. */
     write_packet(&r, RQ_PSN + 2, CE);
     expect_ack(&r, RQ_PSN + 2, ECT0);
-    qtest_clock_step(r.d->qts, 4 * SCALE_US);
+    clock_step(r.d, 4 * SCALE_US);
     write_packet(&r, RQ_PSN + 3, CE);
     expect_cnp(&r);
     expect_ack(&r, RQ_PSN + 3, ECT0);
@@ -172,9 +172,9 @@ static void test_reaction(void)
     post_write(&r);
     counter_wait(r.d, QRNIC_COUNTER_RATE_WAITS, 1);
     wire_silent(r.d);
-    qtest_clock_step(r.d->qts, 8 * SCALE_MS);
+    clock_step(r.d, 8 * SCALE_MS);
     wire_silent(r.d);
-    qtest_clock_step(r.d->qts, SCALE_MS);
+    clock_step(r.d, SCALE_MS);
     peer_expect(r.d, RC_WRITE_ONLY, SQ_PSN + 3);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RP_CNP_IGNORED), ==, 3);
     rig_stop(&r);

@@ -86,7 +86,7 @@ static void post_write(Cached *x, unsigned i)
 
 static void step(Cached *x)
 {
-    qtest_clock_step(x->r.d->qts, LATENCY);
+    clock_step(x->r.d, LATENCY);
     settle(x->r.d);
 }
 

@@ -137,7 +137,7 @@ static void test_sources(void)
     sq_post_direct(r.d, &r.qp, &w);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     expect(&r, set, QRNIC_COUNTER_DIRECT_WQE_USED, 1, 0);
-    qtest_clock_step(r.d->qts, 4 * TRANSPORT_TIMEOUT_NS);
+    clock_step(r.d, 4 * TRANSPORT_TIMEOUT_NS);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     expect(&r, set, QRNIC_COUNTER_TIMEOUTS, 1, 0);
     expect(&r, set, QRNIC_COUNTER_RETRANSMISSIONS, 1, 0);

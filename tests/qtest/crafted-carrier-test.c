@@ -539,18 +539,18 @@ static void test_member_timer(void)
     shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
     shared_quiet(&s, "tx_inner tx_write");
     for (unsigned i = 0; i < 20; i++) {
-        qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
+        clock_step(s.c.r.d, TIMEOUT_NS(14));
         shared_quiet(&s, "");
     }
     /* The packet has arrived, but the member's peer sends no response. */
     shared_ack(&s);
     shared_quiet(&s, "rx_ack");
     for (unsigned i = 0; i < 5; i++) {
-        qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
+        clock_step(s.c.r.d, TIMEOUT_NS(14));
         shared_quiet(&s, "");
     }
     for (unsigned i = 0; i < 8 && !wire_pending(s.c.r.d); i++) {
-        qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(20));
+        clock_step(s.c.r.d, TIMEOUT_NS(20));
         settle(s.c.r.d);
     }
     shared_expect_inner(&s, 0, RC_WRITE_ONLY, MEMBER_SQ_PSN(0));
@@ -615,7 +615,7 @@ static void error_naks(Shared *s)
 static void error_timeouts(Shared *s)
 {
     for (unsigned i = 0; i < 3; i++) {
-        qtest_clock_step(s->c.r.d->qts, TIMEOUT_NS(14));
+        clock_step(s->c.r.d, TIMEOUT_NS(14));
         if (i < 2) {
             again(s);
         }

@@ -291,7 +291,7 @@ static void expect_slow(Crafted *c, uint32_t psn, bool slow)
     if (slow) {
         counter_wait(c->r.d, QRNIC_COUNTER_RATE_WAITS, 1);
         wire_silent(c->r.d);
-        qtest_clock_step(c->r.d->qts, 9 * SCALE_MS);
+        clock_step(c->r.d, 9 * SCALE_MS);
     }
     peer_expect(c->r.d, RC_WRITE_ONLY, psn + 1);
     if (!slow) {

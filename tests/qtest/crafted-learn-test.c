@@ -378,7 +378,7 @@ static void test_introduction_unanswered(void)
     for (unsigned i = 0; i < 3; i++) {
         s.sent = CARRIER_SQ_PSN;
         expect_introduction(&s);
-        qtest_clock_step(s.c.r.d->qts, TIMEOUT_NS(14));
+        clock_step(s.c.r.d, TIMEOUT_NS(14));
     }
     shared_expect_event(&s, QRNIC_EVENT_QP_FATAL, &s.carrier);
     shared_quiet(&s, "tx_inner retransmissions=2 timeouts=3 retry_exceeded");

@@ -227,7 +227,7 @@ static void test_case(const void *opaque)
          * The peer may have begun a new session, so the device sends a HELLO
          * with the session that it has heard.
          */
-        qtest_clock_step(w.c.r.d->qts, 2 * MS);
+        clock_step(w.c.r.d, 2 * MS);
         g_assert_cmphex(link_expect(&w.e, LINK_HELLO).heard, ==, LINK_PEER);
     }
     goes_on(&w, 0);
@@ -247,7 +247,7 @@ static void test_replayed(void)
     p.syndrome = AETH_ACK | 31;
     link_data(&w.e, 0, 0, &p, 0);
     crafted_counted(&w.c, "rx_ack link_rx_frames");
-    qtest_clock_step(w.c.r.d->qts, 20000);
+    clock_step(w.c.r.d, 20000);
     link_expect(&w.e, LINK_ACK);
     p = bad_write(&w, RQ_PSN);
     for (unsigned i = 0; i < 10; i++) {
@@ -284,7 +284,7 @@ static void test_held_replayed(void)
     crafted_quiet(&w.c);
     link_data(&w.e, 0, 0, &p, 0);
     crafted_counted(&w.c, "rx_ack=2 link_rx_frames=2");
-    qtest_clock_step(w.c.r.d->qts, 20000);
+    clock_step(w.c.r.d, 20000);
     g_assert_cmphex(link_expect(&w.e, LINK_ACK).ack, ==, LINK_PEER + 2);
     goes_on(&w, 2);
 }
@@ -351,7 +351,7 @@ static void test_forged_hello(void)
         wire_send(w.c.r.d, frame, len);
         settle(w.c.r.d);
     }
-    qtest_clock_step(w.c.r.d->qts, MS);
+    clock_step(w.c.r.d, MS);
     settle(w.c.r.d);
     while (wire_pending(w.c.r.d)) {
         link_expect(&w.e, LINK_HELLO);
@@ -408,7 +408,7 @@ static void test_inner_lies(void)
     p.sip[3] ^= 0x40;
     link_data(&w.e, 1, 0, &p, 0);
     crafted_counted(&w.c, "rx_drop_address link_rx_frames");
-    qtest_clock_step(w.c.r.d->qts, 20000);
+    clock_step(w.c.r.d, 20000);
     g_assert_cmphex(link_expect(&w.e, LINK_ACK).ack, ==, LINK_PEER + 2);
     goes_on(&w, 2);
 }

@@ -417,10 +417,10 @@ static void test_gap_of_forgery(void)
     crafted_wrote(&c, 0, CRAFTED_BYTE, MTU);
     crafted_counted(&c, "placed_packets out_of_sequence");
     crafted_quiet(&c);
-    qtest_clock_step(c.r.d->qts, QRNIC_ADAPTIVE_GAP_TIME * SCALE_US);
+    clock_step(c.r.d, QRNIC_ADAPTIVE_GAP_TIME * SCALE_US);
     expect_nak(&c, RQ_PSN, AETH_NAK_SEQUENCE);
     crafted_counted(&c, "tx_nak_sequence");
-    qtest_clock_step(c.r.d->qts, 100 * QRNIC_ADAPTIVE_GAP_TIME * SCALE_US);
+    clock_step(c.r.d, 100 * QRNIC_ADAPTIVE_GAP_TIME * SCALE_US);
     goes_on(&c, RQ_PSN);
 }
 

@@ -315,7 +315,8 @@ static void test_pieces(void)
     reg_write(m.r.d, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
     do {
         seen = qpci_io_readq(m.r.d->pci, m.bar, m.size - STEP);
-        g_assert_cmphex(seen, !=, MARK);
+        /* The VMM of a process maps the memory, so the BAR is never absent. */
+        g_assert_true(in_process() || seen != MARK);
         ready = reg_read(m.r.d, QRNIC_REG_STATUS) &
                 QRNIC_REG_STATUS_READY_MASK;
     } while (!ready);

@@ -212,6 +212,9 @@ static void test_unplug(void)
 {
     Rig r;
 
+    if (skip_in_process("QEMU 11.1 aborts if vfio-user-pci is unplugged")) {
+        return;
+    }
     rig_start_behind_port(&r, EVENTS);
     post_unrung(r.d, &r.qp, &r.mr);
     vm_stop(r.d);
@@ -220,7 +223,7 @@ static void test_unplug(void)
                  PCI_EXP_SLTCTL_PWR_OFF | PCI_EXP_SLTCTL_PWR_IND_OFF);
     vm_continue(r.d);
     qtest_qmp_eventwait(r.d->qts, "DEVICE_DELETED");
-    qtest_clock_step(r.d->qts, NANOSECONDS_PER_SECOND);
+    clock_step(r.d, NANOSECONDS_PER_SECOND);
     rig_stop(&r);
 }
 

@@ -38,9 +38,25 @@ uint32_t reg_read(Device *d, unsigned offset)
     return qpci_io_readl(d->pci, d->control, offset);
 }
 
+/*
+ * Waits until the device has received all writes, and its main loop has run
+ * once more. Inside QEMU that holds after each write. The reply of a read
+ * follows the writes in the process's socket.
+ */
+static void deliver(Device *d)
+{
+    if (d->home != d->qts) {
+        qpci_config_readl(d->pci, PCI_VENDOR_ID);
+        for (int i = 0; i < 2; i++) {
+            qtest_qmp_assert_success(d->home, "{'execute': 'query-status'}");
+        }
+    }
+}
+
 void reg_write(Device *d, unsigned offset, uint32_t value)
 {
     qpci_io_writel(d->pci, d->control, offset, value);
+    deliver(d);
 }
 
 void doorbell(Device *d, uint32_t page, unsigned offset, uint32_t number,
@@ -52,6 +68,7 @@ void doorbell(Device *d, uint32_t page, unsigned offset, uint32_t number,
     qrnic_doorbell_pack(raw, &db);
     qpci_io_writeq(d->pci, d->doorbells, page * QRNIC_DB_PAGE_SIZE + offset,
                    ldq_le_p(raw));
+    deliver(d);
 }
 
 #define PORT_DEVFN QPCI_DEVFN(6, 0)
@@ -85,9 +102,34 @@ static bool wire_is_cable(void)
     return !g_strcmp0(getenv("QRNIC_TEST_WIRE"), "cable");
 }
 
+bool in_process(void)
+{
+    return getenv("QRNIC_TEST_DEVICE_QEMU");
+}
+
+const char *device_qemu(void)
+{
+    return getenv(in_process() ? "QRNIC_TEST_DEVICE_QEMU" :
+                  "QTEST_QEMU_BINARY");
+}
+
+bool skip_in_process(const char *reason)
+{
+    if (in_process()) {
+        g_test_skip(reason);
+    }
+    return in_process();
+}
+
+void clock_step(Device *d, int64_t ns)
+{
+    deliver(d);
+    qtest_clock_step(d->home, ns);
+}
+
 bool cable_link(Device *d)
 {
-    QDict *rsp = qtest_qmp(d->qts, "{'execute': 'qom-get', 'arguments': {"
+    QDict *rsp = qtest_qmp(d->home, "{'execute': 'qom-get', 'arguments': {"
                            "'path': '/objects/cable', 'property': 'link'}}");
     bool up = qdict_get_bool(rsp, "return");
 
@@ -97,45 +139,89 @@ bool cable_link(Device *d)
 
 void vm_stop(Device *d)
 {
-    qtest_qmp_assert_success(d->qts, "{'execute': 'stop'}");
+    qtest_qmp_assert_success(d->home, "{'execute': 'stop'}");
 }
 
 void vm_continue(Device *d)
 {
-    qtest_qmp_assert_success(d->qts, "{'execute': 'cont'}");
+    qtest_qmp_assert_success(d->home, "{'execute': 'cont'}");
 }
 
 void wire_cut(Device *d, bool cut)
 {
-    qtest_qmp_assert_success(d->qts, d->cable ?
+    qtest_qmp_assert_success(d->home, d->cable ?
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/cable', "
         "'property': 'cut', 'value': %i}}" :
         "{'execute': 'set_link', 'arguments': {'name': 'wire', 'up': %i}}",
         d->cable ? cut : !cut);
 }
 
+#define MACHINE "-nodefaults -m 128 -display none "
+#define SHARED_MEMORY \
+    "-object memory-backend-memfd,id=memory,size=128M,share=on " \
+    "-machine q35,memory-backend=memory "
+
+void machine_start(Device *d, const char *wire, int wire_fd, bool port,
+                   const char *properties)
+{
+    const char *ports = port ? PORT_OPTIONS : "";
+    g_autofree char *arguments = NULL;
+
+    if (!in_process()) {
+        d->qts = qtest_initf("-machine q35 " MACHINE "%s %s "
+                             "-device qrnic,id=qrnic,%s%s", wire, ports,
+                             port ? "bus=above" : "bus=pcie.0,addr=05.0",
+                             properties);
+        d->home = d->qts;
+        close(wire_fd);
+        return;
+    }
+    d->folder = g_dir_make_tmp("qrnic-XXXXXX", NULL);
+    g_assert_nonnull(d->folder);
+    arguments = g_strdup_printf("-machine qrnic-process,socket=%s/device "
+                                "-nodefaults %s "
+                                "-device qrnic,id=qrnic,bus=pcie.0%s",
+                                d->folder, wire, properties);
+    d->home = qtest_init_with_env("QRNIC_TEST_DEVICE_QEMU", arguments, true);
+    /* The other QEMU must not inherit the socket, and so keep it open. */
+    close(wire_fd);
+    d->qts = qtest_initf(MACHINE SHARED_MEMORY "%s -device '{\"driver\": "
+                         "\"vfio-user-pci\", \"id\": \"qrnic\", %s, "
+                         "\"socket\": {\"type\": \"unix\", "
+                         "\"path\": \"%s/device\"}}'", ports,
+                         port ? "\"bus\": \"above\"" :
+                         "\"bus\": \"pcie.0\", \"addr\": \"05.0\"",
+                         d->folder);
+}
+
+void machine_stop(Device *d)
+{
+    qtest_quit(d->qts);
+    if (d->home != d->qts) {
+        qtest_quit(d->home);
+        rmdir(d->folder);
+        g_free(d->folder);
+    }
+}
+
 static Device *device_launch(const char *properties, bool backend, bool port)
 {
     Device *d = g_new0(Device, 1);
-    g_autofree char *netdev = NULL;
+    g_autofree char *wire = NULL, *all = NULL;
     bool cable = backend && wire_is_cable();
     int pair[2];
 
     g_assert_cmpint(socketpair(AF_UNIX, cable ? SOCK_SEQPACKET : SOCK_DGRAM, 0,
                                pair), ==, 0);
     d->wire = pair[0];
-    netdev = !backend ? g_strdup("") :
+    wire = !backend ? g_strdup("") :
         g_strdup_printf(cable ? "-object qrnic-cable,id=cable,fd=%d" :
                         "-netdev dgram,id=wire,local.type=fd,local.str=%d",
                         pair[1]);
-    d->qts = qtest_initf("-machine q35 -nodefaults -m 128 -display none %s %s "
-                         "-device qrnic,id=qrnic,%s%s%s%s", netdev,
-                         port ? PORT_OPTIONS : "",
-                         port ? "bus=above" : "bus=pcie.0,addr=05.0",
-                         !backend ? "" : cable ? ",cable=cable" :
-                         ",netdev=wire",
-                         properties[0] ? "," : "", properties);
-    close(pair[1]);
+    all = g_strdup_printf("%s%s%s", !backend ? "" : cable ? ",cable=cable" :
+                          ",netdev=wire", properties[0] ? "," : "",
+                          properties);
+    machine_start(d, wire, pair[1], port, all);
     if (cable) {
         d->cable = cable_peer_connect(d->wire, strlen(properties) % 2);
         WAIT_UNTIL(cable_link(d), "the cable does not come up");
@@ -243,9 +329,11 @@ void device_refused(const char *properties, const char *text)
     g_autofree char *command = NULL, *err = NULL, *out = NULL;
     int status;
 
-    command = g_strdup_printf("sh -c \"%s -machine q35,accel=qtest -nodefaults "
+    command = g_strdup_printf("sh -c \"%s -machine %s,accel=qtest -nodefaults "
                               "-display none -device qrnic,%s\"",
-                              getenv("QTEST_QEMU_BINARY"), properties);
+                              device_qemu(), in_process() ?
+                              "qrnic-process,socket=/dev/null" : "q35",
+                              properties);
     g_assert_true(g_spawn_command_line_sync(command, &out, &err, &status,
                                             NULL));
     g_assert_true(WIFEXITED(status));
@@ -258,7 +346,7 @@ void device_stop(Device *d)
 {
     qpci_free_pc(d->bus);
     g_free(d->pci);
-    qtest_quit(d->qts);
+    machine_stop(d);
     if (d->cable) {
         cable_peer_free(d->cable);
     } else {

@@ -48,7 +48,9 @@
     } while (0)
 
 typedef struct Device {
-    QTestState *qts;
+    QTestState *qts;            /* The machine, which runs the driver */
+    QTestState *home;           /* The QEMU that contains the device */
+    char *folder;               /* That of the process's socket */
     QPCIBus *bus;
     QPCIDevice *pci;
     int devfn;
@@ -78,6 +80,29 @@ Device *device_start_on(const char *properties, bool backend, bool port);
 void device_stop(Device *d);
 /* Asserts that QEMU rejects these properties by one line with the text. */
 void device_refused(const char *properties, const char *text);
+/*
+ * Returns true if the device runs in a process of its own
+ * (QRNIC_TEST_DEVICE_QEMU names its QEMU), so that d->qts has no qrnic.
+ */
+bool in_process(void);
+/* Returns the program that contains the device. */
+const char *device_qemu(void);
+/*
+ * Starts a machine with the device, in one QEMU or in two. Sets d->qts and
+ * d->home.
+ *
+ * @wire: options of the device's wire
+ * @wire_fd: a socket that these options name, or -1. The test closes it.
+ * @port: the device is behind a PCIe port
+ * @properties: properties of the device, each behind a comma
+ */
+void machine_start(Device *d, const char *wire, int wire_fd, bool port,
+                   const char *properties);
+void machine_stop(Device *d);
+/* Skips the test if the device runs in a process. Returns true then. */
+bool skip_in_process(const char *reason);
+/* Advances the device's virtual time, after all writes of the driver. */
+void clock_step(Device *d, int64_t ns);
 void device_enable_commands(Device *d, unsigned log_size);
 
 /*

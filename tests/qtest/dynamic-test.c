@@ -497,7 +497,7 @@ static void test_initiator(void)
     answer(&r, &qp, DC(RC_ACK), 1, connection, AETH_ACK | 31);
     rig_sent(&r, QRNIC_WC_SUCCESS, QRNIC_CQE_SEND, 0);
     /* The initiator disconnects after some time without work. */
-    qtest_clock_step(r.d->qts, 5000000);
+    clock_step(r.d, 5000000);
     p = peer_expect(r.d, DC_DISCONNECT, SQ_PSN + 2);
     g_assert_cmphex(p.dceth[1], ==, connection);
     post(&r, &qp, "three");
@@ -521,7 +521,7 @@ static void test_full_handshake(void)
     connection = expect_connect(&r, &qp, 0);
     wire_silent(r.d);
     /* CONNECT is lost. */
-    qtest_clock_step(r.d->qts, 70000000);
+    clock_step(r.d, 70000000);
     g_assert_cmphex(expect_connect(&r, &qp, 0), ==, connection);
     answer(&r, &qp, DC_ACCEPT, 0, connection, 0);
     peer_expect(r.d, DC(RC_SEND_ONLY), SQ_PSN);
@@ -566,7 +566,7 @@ static void test_cnak(void)
             answer(&r, &qp, DC_CNAK, 0, connection, 1);
             counter_wait(r.d, QRNIC_COUNTER_RX_CNAK, 2 + again);
             wire_silent(r.d);
-            qtest_clock_step(r.d->qts, 16000 << again);
+            clock_step(r.d, 16000 << again);
             g_assert_cmphex(expect_connect(&r, &qp, 0), ==, connection);
             wire_silent(r.d);
         }

@@ -649,12 +649,12 @@ static void test_blocked(void)
         posted += 16;
     } while (cq_poll(r.d, &r.send_cq, &cqe));
     for (unsigned ms = 250; ms < 4000; ms += 250) {
-        qtest_clock_step(r.d->qts, 250 * 1000 * 1000);
+        clock_step(r.d, 250 * 1000 * 1000);
         settle(r.d);
         g_assert_false(cq_poll(r.d, &r.send_cq, &cqe));
     }
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_TX_DROP_LINK), ==, 0);
-    qtest_clock_step(r.d->qts, 250 * 1000 * 1000);
+    clock_step(r.d, 250 * 1000 * 1000);
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
     post_frames(&r);
@@ -698,7 +698,7 @@ static void test_slow_wire(void)
             posted += 16;
         } while (cq_poll(r.d, &r.send_cq, &cqe));
         for (unsigned i = 0; i < 15; i++) {
-            qtest_clock_step(r.d->qts, 250 * 1000 * 1000);
+            clock_step(r.d, 250 * 1000 * 1000);
             settle(r.d);
         }
         /* A socket has room again only after most of its frames. */

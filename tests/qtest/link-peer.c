@@ -152,7 +152,7 @@ uint32_t link_session_of(Device *d)
     uint8_t frame[PEER_FRAME_MAX];
     uint32_t session = 0;
 
-    qtest_clock_step(d->qts, 20 * MS);
+    clock_step(d, 20 * MS);
     WAIT_UNTIL(counter(d, QRNIC_COUNTER_LINK_TX_HELLOS) >= 1,
                "the device sends no HELLO");
     settle(d);

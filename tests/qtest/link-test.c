@@ -91,7 +91,7 @@ static void test_tail_comes_again(void)
     write_expect(&e, 3);
     link_control(&e, LINK_ACK, 2, 0);
     wire_silent(e.r.d);
-    qtest_clock_step(e.r.d->qts, 12 * MS);
+    clock_step(e.r.d, 12 * MS);
     link_expect_data(&e, 2, RC_WRITE_LAST, SQ_PSN + 2);
     g_assert_cmpuint(counter(e.r.d, QRNIC_COUNTER_LINK_TX_TIMEOUTS), ==, 1);
     write_ends(&e, 3);
@@ -189,7 +189,7 @@ static void test_standard_end(void)
     peer_ack(e.r.d, &e.r.qp, SQ_PSN + 2, AETH_ACK | 31, 1);
     rig_sent(&e.r, QRNIC_WC_SUCCESS, QRNIC_WQE_RDMA_WRITE, 0);
     for (unsigned i = 0; i < 600; i++) {
-        qtest_clock_step(e.r.d->qts, 100 * MS);
+        clock_step(e.r.d, 100 * MS);
         counter(e.r.d, QRNIC_COUNTER_LINK_TX_HELLOS);
         while (wire_pending(e.r.d)) {
             size_t len = wire_receive(e.r.d, frame);
@@ -228,7 +228,7 @@ static void test_off(void)
 
     rig_start(&e.r, "", NULL);
     g_assert_false(capabilities(e.r.d) & QRNIC_CAP_LINK_RETRANSMISSION);
-    qtest_clock_step(e.r.d->qts, 60000 * MS);
+    clock_step(e.r.d, 60000 * MS);
     link_hello(&e, 0);
     wire_silent(e.r.d);
     g_assert_cmphex(link_state(e.r.d), ==, 0);

@@ -79,9 +79,9 @@ static void test_time(void)
 
     before = reg_read(d, QRNIC_REG_TIME_LO);
     before |= (uint64_t)reg_read(d, QRNIC_REG_TIME_HI) << 32;
-    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    clock_step(d, 5 * NANOSECONDS_PER_SECOND);
     after = reg_read(d, QRNIC_REG_TIME_LO);
-    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    clock_step(d, 5 * NANOSECONDS_PER_SECOND);
     /*
      * The read of the low half latched the high half, so both belong together.
      */
@@ -101,10 +101,10 @@ static void test_read_64(void)
     errors = counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS);
     g_assert_cmphex(qtest_readq(d->qts, pair), ==,
                     0x11223344ull << 32 | qtest_readl(d->qts, pair));
-    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    clock_step(d, 5 * NANOSECONDS_PER_SECOND);
     now = qtest_readq(d->qts, base + QRNIC_REG_TIME_LO);
     g_assert_cmpuint(now, >=, 5 * NANOSECONDS_PER_SECOND);
-    qtest_clock_step(d->qts, 5 * NANOSECONDS_PER_SECOND);
+    clock_step(d, 5 * NANOSECONDS_PER_SECOND);
     g_assert_cmpuint(qtest_readq(d->qts, base + QRNIC_REG_TIME_LO) - now, ==,
                      5 * NANOSECONDS_PER_SECOND);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_GE_REGISTER_ACCESS), ==, errors);
@@ -124,9 +124,14 @@ static void test_read_64(void)
  */
 static void test_bad_access(void)
 {
-    Device *d = device_start("");
-    uint64_t base = d->control.addr, n = 0;
+    uint64_t base, n = 0;
+    Device *d;
 
+    if (skip_in_process("the machine divides an access of 8 bytes")) {
+        return;
+    }
+    d = device_start("");
+    base = d->control.addr;
     reg_write(d, QRNIC_REG_SCRATCH, 0x11223344);
     /* Accesses of 1 and 2 bytes are invalid. */
     g_assert_cmphex(qtest_readb(d->qts, base + QRNIC_REG_SCRATCH), ==, 0);
@@ -268,8 +273,11 @@ static void check_reset_keeps(void (*reset)(Device *d), bool keeps)
     uint64_t before;
     Rig r;
 
+    if (skip_in_process("QEMU 11.1 masks vectors without the process")) {
+        return;
+    }
     rig_start(&r, "", NULL);
-    qtest_clock_step(r.d->qts, NANOSECONDS_PER_SECOND);
+    clock_step(r.d, NANOSECONDS_PER_SECOND);
     before = time_read(r.d);
     eq_arm(r.d, &r.async);
     vector_mask(r.d, 0, true);

@@ -521,9 +521,9 @@ static void test_rnr(void)
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_RNR_NAK | 12, 0);
     counter_wait(r.d, QRNIC_COUNTER_RX_RNR_NAK, 1);
     wire_silent(r.d);
-    qtest_clock_step(r.d->qts, 630 * 1000);
+    clock_step(r.d, 630 * 1000);
     wire_silent(r.d);
-    qtest_clock_step(r.d->qts, 20 * 1000);
+    clock_step(r.d, 20 * 1000);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + 1);
     rig_stop(&r);
@@ -541,7 +541,7 @@ static void test_rnr_exceeded(void)
         peer_ack(r.d, &r.qp, SQ_PSN, AETH_RNR_NAK | 1, 0);
         counter_wait(r.d, QRNIC_COUNTER_RX_RNR_NAK, i + 1);
         if (i < 2) {
-            qtest_clock_step(r.d->qts, 20 * 1000);
+            clock_step(r.d, 20 * 1000);
         }
     }
     expect_cqe(&r, QRNIC_CQE_SEND, QRNIC_WC_RNR_RETRY_EXC_ERR, 0, 0);
@@ -562,18 +562,18 @@ static void test_timeout(void)
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     for (int i = 0; i < 2; i++) {
         wire_silent(r.d);
-        qtest_clock_step(r.d->qts, ACK_TIMEOUT_NS - 100000);
+        clock_step(r.d, ACK_TIMEOUT_NS - 100000);
         wire_silent(r.d);
         /*
          * The timer may expire between 1 and 4 times its value (InfiniBand
          * specification, 9.7.6.1.3).
          */
-        qtest_clock_step(r.d->qts, 3 * ACK_TIMEOUT_NS + 200000);
+        clock_step(r.d, 3 * ACK_TIMEOUT_NS + 200000);
         peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
         counter_wait(r.d, QRNIC_COUNTER_TIMEOUTS, i + 1);
     }
     g_assert_false(cq_poll(r.d, &r.send_cq, &(QrnicCqe) { 0 }));
-    qtest_clock_step(r.d->qts, 4 * ACK_TIMEOUT_NS + 100000);
+    clock_step(r.d, 4 * ACK_TIMEOUT_NS + 100000);
     expect_cqe(&r, QRNIC_CQE_SEND, QRNIC_WC_RETRY_EXC_ERR, 0, 0);
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_RETRY_EXCEEDED), ==, 1);
     expect_state(&r, QRNIC_QPS_ERR);
@@ -669,7 +669,7 @@ static void test_timeout_progress(void)
 
         sq_post(r.d, &r.qp, &w);
         peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + i);
-        qtest_clock_step(r.d->qts, 4 * ACK_TIMEOUT_NS + 100000);
+        clock_step(r.d, 4 * ACK_TIMEOUT_NS + 100000);
         peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + i);
         peer_ack(r.d, &r.qp, SQ_PSN + i, AETH_ACK | 31, i + 1);
         expect_cqe(&r, QRNIC_CQE_SEND, QRNIC_WC_SUCCESS, i, 0);

@@ -592,10 +592,10 @@ static void test_read_unanswered(void)
     rendezvous_begin(&x);
     /* retry_cnt is 2. */
     for (unsigned i = 0; i < 2; i++) {
-        qtest_clock_step(x.r.d->qts, 300000000);
+        clock_step(x.r.d, 300000000);
         peer_expect(x.r.d, RC_READ_REQUEST, SQ_PSN);
     }
-    qtest_clock_step(x.r.d->qts, 300000000);
+    clock_step(x.r.d, 300000000);
     tags_expect_entry(&x, 0, 0, QRNIC_WC_RETRY_EXC_ERR, QRNIC_SYN_TIMEOUT, 0);
     tags_expect_state(&x, &x.qp, QRNIC_QPS_ERR);
     tags_others_live(&x);

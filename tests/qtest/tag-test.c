@@ -31,7 +31,7 @@ static void test_eager(void)
                  TAG_BUFFER);
     tags_post(&x, tag_add(5, TAG, ALL_BITS), &seg, 1);
     tags_expect_op(&x, QRNIC_CQE_TAG_ADD, 0);
-    qtest_clock_step(x.r.d->qts, 1000);
+    clock_step(x.r.d, 1000);
     tags_eager(&x, TAG, 100);
     tags_expect_match(&x, 5, VALID, QRNIC_WC_SUCCESS, 100, raw);
     tags_expect_data(&x, 5, 100);
@@ -446,7 +446,7 @@ static void test_rendezvous_again(void)
     tags_expect_ack(&x);
     tags_expect_match(&x, 0, 0, QRNIC_WC_SUCCESS, 8, NULL);
     expect_read(&x, SQ_PSN, 8);
-    qtest_clock_step(x.r.d->qts, 70000000);
+    clock_step(x.r.d, 70000000);
     expect_read(&x, SQ_PSN, 8);
     tags_message(&x, EAGER, 0, 8);
     answer_read(&x, SQ_PSN, 8);
@@ -455,10 +455,10 @@ static void test_rendezvous_again(void)
     /* The peer has no WQE for the FIN for 0.64 ms. */
     peer_ack(x.r.d, &x.qp, SQ_PSN + 1, AETH_RNR_NAK | 12, 1);
     wire_silent(x.r.d);
-    qtest_clock_step(x.r.d->qts, 700000);
+    clock_step(x.r.d, 700000);
     expect_fin(&x, SQ_PSN + 1, headers);
     peer_ack(x.r.d, &x.qp, SQ_PSN + 1, AETH_ACK | 31, 2);
-    qtest_clock_step(x.r.d->qts, 700000000);
+    clock_step(x.r.d, 700000000);
     wire_silent(x.r.d);
     tags_expect_data(&x, 0, 8);
     tags_no_cqe(&x);
