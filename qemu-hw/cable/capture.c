@@ -132,6 +132,41 @@ bool qrnic_capture_interface(QrnicCapture *c, const char *name, uint16_t link,
     return false;
 }
 
+/*
+ * Opens a regular file, or a FIFO that a program reads. An open of another FIFO
+ * would wait for its reader, and an open of a device node may have effects. So
+ * the type is checked before the open. The type is checked again after it,
+ * because another process may have replaced the file.
+ */
+static int open_without_wait(const char *path, Error **errp)
+{
+    struct stat st;
+    int fd = -1;
+    bool exists = !stat(path, &st);
+
+    if (exists && S_ISFIFO(st.st_mode)) {
+        fd = qemu_open(path, O_WRONLY | O_NONBLOCK, NULL);
+        if (fd < 0) {
+            error_setg(errp, "no program reads the FIFO '%s'", path);
+            return -1;
+        }
+    } else if (!exists || S_ISREG(st.st_mode)) {
+        fd = qemu_create(path, O_WRONLY | O_TRUNC | O_NONBLOCK, 0644, errp);
+        if (fd < 0) {
+            return -1;
+        }
+    }
+    if (fd >= 0 && !fstat(fd, &st) &&
+        (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode))) {
+        return fd;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    error_setg(errp, "'%s' is neither a regular file nor a FIFO", path);
+    return -1;
+}
+
 bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
                         Error **errp)
 {
@@ -143,7 +178,7 @@ bool qrnic_capture_open(QrnicCapture *c, const char *path, const char *name,
     struct iovec iov = { &section, sizeof(section) };
 
     c->interface = 0;
-    c->fd = qemu_create(path, O_WRONLY | O_TRUNC, 0644, errp);
+    c->fd = open_without_wait(path, errp);
     if (c->fd < 0) {
         return false;
     }
@@ -238,6 +273,8 @@ static void *writer_thread(void *opaque)
     QrnicCaptureWriter *w = opaque;
     bool abandoned;
 
+    /* This thread may wait for the reader of a FIFO; the main loop may not. */
+    g_unix_set_fd_nonblocking(w->fd, false, NULL);
     qemu_mutex_lock(&w->lock);
     while (!w->closing || !QSIMPLEQ_EMPTY(&w->queue)) {
         if (QSIMPLEQ_EMPTY(&w->queue)) {

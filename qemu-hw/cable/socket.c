@@ -134,6 +134,11 @@ static bool take_lock(QrnicMeeting *m, Error **errp)
             error_setg_errno(errp, errno, "cannot open '%s'", name);
             return false;
         }
+        if (fstat(fd, &ours) < 0 || !S_ISREG(ours.st_mode)) {
+            error_setg(errp, "'%s' is not a regular file", name);
+            close(fd);
+            return false;
+        }
         if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
             if (errno != EWOULDBLOCK) {
                 error_setg_errno(errp, errno, "cannot lock '%s'", name);

@@ -130,13 +130,17 @@ static void tlp_write(QrnicDevice *d, const Tlp *t, const char *comment)
     qrnic_capture_packet(&c->file, &packet);
 }
 
-/* Writes a completion, whose requester and tag are those of its request. */
+/*
+ * Writes a completion, whose requester and tag are those of its request.
+ * remaining: the Byte Count
+ */
 static void completion_write(QrnicDevice *d, const Tlp *request,
                              unsigned status, uint64_t addr, const void *buf,
                              size_t len, size_t remaining, const char *comment)
 {
     unsigned shift = addr & 3;
     uint32_t words = buf ? (shift + len + 3) / 4 : 0;
+    bool read = request->type == TLP_MEMORY_READ;
     uint8_t head[12] = { buf ? TLP_COMPLETION_DATA : TLP_COMPLETION };
     uint8_t data[BOUNDARY + 4] = { 0 };
     QrnicCapturePacket packet = {
@@ -150,7 +154,12 @@ static void completion_write(QrnicDevice *d, const Tlp *request,
     stw_be_p(head + 6, status << 13 | (remaining & 0xfff));
     stw_be_p(head + 8, request->requester);
     head[10] = request->tag;
-    head[11] = addr & 0x7f;
+    /*
+     * Lower Address and Byte Count depend on the access only in completions of
+     * memory reads. Otherwise the caller passes the Byte Count of the
+     * specification, and Lower Address is 0 (2.2.9).
+     */
+    head[11] = read ? addr & 0x7f : 0;
     if (buf) {
         memcpy(data + shift, buf, len);
     }
@@ -256,6 +265,7 @@ static uint32_t frame_qpn(const uint8_t *frame, size_t len)
 static void request_of_guest(QrnicDevice *d, Tlp *t, uint64_t value, bool write,
                              const char *comment)
 {
+    bool config = t->type == TLP_CONFIG_READ || t->type == TLP_CONFIG_WRITE;
     uint8_t raw[8];
 
     stq_le_p(raw, value);
@@ -264,9 +274,9 @@ static void request_of_guest(QrnicDevice *d, Tlp *t, uint64_t value, bool write,
     t->data = write ? raw : NULL;
     tlp_write(d, t, comment);
     if (!write) {
-        completion_write(d, t, COMPLETION_OK, t->addr, raw, t->len, t->len,
-                         comment);
-    } else if (t->type == TLP_CONFIG_WRITE) {
+        completion_write(d, t, COMPLETION_OK, t->addr, raw, t->len,
+                         config ? 4 : t->len, comment);
+    } else if (config) {
         completion_write(d, t, COMPLETION_OK, 0, NULL, 0, 4, comment);
     }
 }

@@ -9,6 +9,8 @@
  */
 
 #include "qemu/osdep.h"
+#include <sys/socket.h>
+#include <sys/un.h>
 #include "driver.h"
 #include "hw/pci/pci_regs.h"
 
@@ -523,6 +525,18 @@ static void test_atomics(void)
     capture_free(c);
 }
 
+/*
+ * Asserts the Byte Count 4 and Lower Address 0 of a completion of a
+ * configuration request (PCI Express Base Specification, 2.2.9).
+ */
+static void expect_config_completion(const Packet *p, uint8_t type)
+{
+    g_assert_cmphex(p->data[0], ==, type);
+    g_assert_true(p->sent);
+    g_assert_cmphex(lduw_be_p(p->data + 6), ==, 4);
+    g_assert_cmphex(p->data[11], ==, 0);
+}
+
 /* Tests configuration requests and reads of registers. */
 static void test_guest_accesses(void)
 {
@@ -537,6 +551,7 @@ static void test_guest_accesses(void)
     addr = r.d->control.addr + QRNIC_REG_SCRATCH;
     qpci_config_writeb(r.d->pci, PCI_INTERRUPT_LINE, 0x5a);
     g_assert_cmphex(qpci_config_readb(r.d->pci, PCI_INTERRUPT_LINE), ==, 0x5a);
+    qpci_config_readb(r.d->pci, PCI_INTERRUPT_PIN);
     reg_write(r.d, QRNIC_REG_SCRATCH, 0x600dda7a);
     g_assert_cmphex(reg_read(r.d, QRNIC_REG_SCRATCH), ==, 0x600dda7a);
     rig_stop(&r);
@@ -553,14 +568,19 @@ static void test_guest_accesses(void)
     g_assert_cmphex(p->data[12], ==, 0x5a);
     tag = p->data[6];
     p = find(&reader, "config offset=0x3c");
-    g_assert_cmphex(p->data[0], ==, CPL);
+    expect_config_completion(p, CPL);
     g_assert_cmphex(p->data[10], ==, tag);
-    g_assert_true(p->sent);
     p = find(&reader, "config offset=0x3c");
     g_assert_cmphex(p->data[0], ==, CFGRD);
     p = find(&reader, "config offset=0x3c");
-    g_assert_cmphex(p->data[0], ==, CPLD);
+    expect_config_completion(p, CPLD);
     g_assert_cmphex(p->data[12], ==, 0x5a);
+    /* The bytes of this access are not the first ones of their doubleword. */
+    p = find(&reader, "config offset=0x3d");
+    g_assert_nonnull(p);
+    g_assert_cmphex(p->data[0], ==, CFGRD);
+    g_assert_cmphex(p->data[7], ==, 0x02);
+    expect_config_completion(find(&reader, "config offset=0x3d"), CPLD);
     p = find(&reader, "bar=0 offset=0x34");
     g_assert_nonnull(p);
     expect_request(p, MWR, addr, 4, 0);
@@ -813,9 +833,33 @@ typedef struct Refused {
 
 static const Refused refused[] = {
     { "folder", "capture=/nowhere/c.pcapng", "/nowhere/c.pcapng" },
-    { "full", "capture=/dev/full", "No space left on device" },
+    { "device-node", "capture=/dev/full", "'/dev/full' is neither" },
     { "filter", "capture-qp=1", "requires 'capture'" },
 };
+
+/*
+ * Tests that a FIFO without a reader and a socket are rejected. An open of the
+ * FIFO for writing would wait until a program reads it.
+ */
+static void test_refused_types(void)
+{
+    g_autofree char *dir = g_dir_make_tmp("qrnic-capture-XXXXXX", NULL);
+    g_autofree char *path = g_strconcat(dir, "/c", NULL);
+    g_autofree char *properties = g_strconcat("capture=", path, NULL);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    g_assert_cmpint(mkfifo(path, 0600), ==, 0);
+    device_refused(properties, "no program reads the FIFO");
+    unlink(path);
+    g_strlcpy(address.sun_path, path, sizeof(address.sun_path));
+    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, sizeof(address)), ==,
+                    0);
+    device_refused(properties, "is neither a regular file nor a FIFO");
+    close(fd);
+    unlink(path);
+    rmdir(dir);
+}
 
 static void test_refused(const void *data)
 {
@@ -824,7 +868,11 @@ static void test_refused(const void *data)
     device_refused(c->properties, c->message);
 }
 
-void add_capture_tests(void)
+/*
+ * Adds the tests of the contents. A process does not know its number on the
+ * VMM's bus, nor the messages of MSI-X, so its capture has other values.
+ */
+static void add_content_tests(void)
 {
     qtest_add_func("qrnic/capture/send", test_send);
     /* Max_Payload_Size, and Max_Read_Request_Size in units of 8 */
@@ -845,6 +893,14 @@ void add_capture_tests(void)
     qtest_add_func("qrnic/capture/chart/rdma-read", chart_read);
     qtest_add_func("qrnic/capture/chart/lost-packet", chart_lost_packet);
     qtest_add_func("qrnic/capture/chart/lost-response", chart_lost_response);
+}
+
+void add_capture_tests(void)
+{
+    if (!in_process()) {
+        add_content_tests();
+    }
+    qtest_add_func("qrnic/capture/refused/types", test_refused_types);
     for (unsigned i = 0; i < ARRAY_SIZE(refused); i++) {
         g_autofree char *path = g_strconcat("qrnic/capture/refused/",
                                             refused[i].name, NULL);

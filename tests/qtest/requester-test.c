@@ -605,7 +605,7 @@ static void expect_reported(Rig *r, const Reported *wanted)
         { "retransmissions", wanted->retransmissions },
     };
     uint64_t commands = counter(r->d, QRNIC_COUNTER_COMMANDS);
-    QDict *rsp = qtest_qmp(r->d->qts, "{'execute': 'qom-get', 'arguments': {"
+    QDict *rsp = qtest_qmp(r->d->home, "{'execute': 'qom-get', 'arguments': {"
                            "'path': '/machine/peripheral/qrnic', "
                            "'property': 'queue-pairs'}}");
     QList *list = qdict_get_qlist(rsp, "return");
@@ -641,7 +641,7 @@ static void test_report(void)
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + 1);
     wire_silent(r.d);
     expect_reported(&r, &(Reported) { "RTS", posted });
-    qtest_clock_step(r.d->qts, 4 * ACK_TIMEOUT_NS + 100000);
+    clock_step(r.d, 4 * ACK_TIMEOUT_NS + 100000);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN + 1);
     wire_silent(r.d);
