@@ -188,26 +188,45 @@ int qrnic_dma_map(QrnicDma *dma, const struct vfio_user_dma_map *map, int fd)
     return 0;
 }
 
-static void remove_region(QrnicDma *dma, unsigned i)
+/*
+ * Removes regions in one transaction, because QEMU renders all regions again at
+ * the end of each transaction. The memory is unmapped after the transaction,
+ * when no flat view for new accesses contains the regions.
+ */
+static void remove_regions(QrnicDma *dma, unsigned first, unsigned count)
 {
-    QrnicDmaRegion *r = g_ptr_array_remove_index(dma->regions, i);
+    memory_region_transaction_begin();
+    for (unsigned i = first; i < first + count; i++) {
+        QrnicDmaRegion *r = g_ptr_array_index(dma->regions, i);
 
-    trace_qrnic_process_dma_unmap(r->base, r->size);
-    if (r->host) {
-        memory_region_del_subregion(&dma->root, &r->ram);
-        dma->mapped -= r->size;
-        released_add(dma, r);
-        munmap(r->mapping, r->mapping_size);
+        if (r->host) {
+            memory_region_del_subregion(&dma->root, &r->ram);
+        }
     }
-    /* Flat views may refer to the object until the next grace period of RCU. */
-    object_unref(OBJECT(r));
+    memory_region_transaction_commit();
+    for (unsigned i = first; i < first + count; i++) {
+        QrnicDmaRegion *r = g_ptr_array_index(dma->regions, i);
+
+        trace_qrnic_process_dma_unmap(r->base, r->size);
+        if (r->host) {
+            dma->mapped -= r->size;
+            released_add(dma, r);
+            qrnic_mapping_close(r->mapping, r->mapping_size);
+        }
+        /*
+         * Flat views may refer to the object until the next grace period of
+         * RCU.
+         */
+        object_unref(OBJECT(r));
+    }
+    if (count) {
+        g_ptr_array_remove_range(dma->regions, first, count);
+    }
 }
 
 void qrnic_dma_clear(QrnicDma *dma)
 {
-    while (dma->regions->len) {
-        remove_region(dma, dma->regions->len - 1);
-    }
+    remove_regions(dma, 0, dma->regions->len);
 }
 
 int qrnic_dma_unmap(QrnicDma *dma, const struct vfio_user_dma_unmap *unmap)
@@ -227,7 +246,7 @@ int qrnic_dma_unmap(QrnicDma *dma, const struct vfio_user_dma_unmap *unmap)
         const QrnicDmaRegion *r = g_ptr_array_index(dma->regions, i);
 
         if (r->base == unmap->addr && r->size == unmap->size) {
-            remove_region(dma, i);
+            remove_regions(dma, i, 1);
             return 0;
         }
     }

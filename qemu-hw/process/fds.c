@@ -1,6 +1,8 @@
 /*
  * qrnic process: file descriptors that a VMM passes with its messages
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * The VMM chooses the file behind each descriptor, and shares the open file
  * with this process. So a call as simple as fstat() or close() may wait for the
  * VMM: for a file of FUSE, or for a socket with SO_LINGER. The main loop
@@ -8,87 +10,174 @@
  * the type of the file. A thread closes all other descriptors. Unread messages
  * contain descriptors, too, so the thread also closes the connections.
  *
- * SPDX-License-Identifier: GPL-2.0-or-later
+ * A descriptor whose close never returns occupies its thread for ever, so each
+ * VMM has a thread of its own (a closer). qrnic_fds_renew() replaces the closer
+ * of a former VMM that has not finished. Rejected VMMs share another closer.
+ * Memory of the VMM has a closer that never gets a descriptor: munmap() takes
+ * time, but never waits, because the files consist of memory.
  */
 
 #include "qemu/osdep.h"
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include "qemu/atomic.h"
 #include "qapi/error.h"
 #include "cable/socket.h"
 #include "process/process.h"
 
-/* Descriptor that the thread shall close */
+/* Threads that may exist at a time; almost all serve former VMMs */
+#define CLOSERS_MAX 64
+
+typedef enum CloseKind {
+    CLOSE_FILE, CLOSE_CONNECTION, CLOSE_MEMORY, CLOSE_NOTHING_MORE,
+} CloseKind;
+
+/* Object that a thread shall close */
 typedef struct Closing {
+    CloseKind kind;
     int fd;
-    bool connection;
+    void *mapping;
+    size_t size;
 } Closing;
 
-static GAsyncQueue *queue;
-static unsigned closing;
+/* A thread, which frees its closer when nothing more will come */
+typedef struct Closer {
+    GAsyncQueue *queue;
+    unsigned closing;           /* objects that are not closed yet */
+} Closer;
+
+static Closer *closers[QRNIC_CLOSERS];
+static unsigned threads;
+
+static void close_fd(const Closing *c)
+{
+    char unread[4096];
+
+    /*
+     * A close with unread messages would reset the socket. A reset ends QEMU up
+     * to 11.1 by an assertion, because its client reports two errors then. The
+     * connection is shut down, so its messages are few.
+     */
+    while (c->kind == CLOSE_CONNECTION &&
+           RETRY_ON_EINTR(recv(c->fd, unread, sizeof(unread),
+                               MSG_DONTWAIT)) > 0) {
+        continue;
+    }
+    close(c->fd);
+}
 
 static void *close_thread(void *opaque)
 {
-    for (;;) {
-        g_autofree Closing *c = g_async_queue_pop(queue);
-        char unread[4096];
+    Closer *closer = opaque;
 
-        /*
-         * A close with unread messages would reset the socket. A reset ends
-         * QEMU up to 11.1 by an assertion, because its client reports two
-         * errors then. The connection is shut down, so its messages are few.
-         */
-        while (c->connection &&
-               RETRY_ON_EINTR(recv(c->fd, unread, sizeof(unread),
-                                   MSG_DONTWAIT)) > 0) {
-            continue;
+    for (;;) {
+        g_autofree Closing *c = g_async_queue_pop(closer->queue);
+
+        if (c->kind == CLOSE_NOTHING_MORE) {
+            break;
         }
-        close(c->fd);
-        qatomic_dec(&closing);
+        if (c->kind == CLOSE_MEMORY) {
+            munmap(c->mapping, c->size);
+        } else {
+            close_fd(c);
+        }
+        qatomic_dec(&closer->closing);
     }
+    g_async_queue_unref(closer->queue);
+    g_free(closer);
+    qatomic_dec(&threads);
     return NULL;
+}
+
+/* Returns NULL if there is no further thread. */
+static Closer *closer_new(void)
+{
+    Closer *closer;
+
+    if (qatomic_read(&threads) == CLOSERS_MAX) {
+        return NULL;
+    }
+    closer = g_new0(Closer, 1);
+    closer->queue = g_async_queue_new();
+    qatomic_inc(&threads);
+    if (!qrnic_cable_thread(close_thread, closer)) {
+        qatomic_dec(&threads);
+        g_async_queue_unref(closer->queue);
+        g_free(closer);
+        return NULL;
+    }
+    return closer;
 }
 
 bool qrnic_fds_init(Error **errp)
 {
-    queue = g_async_queue_new();
-    if (!qrnic_cable_thread(close_thread, NULL)) {
-        error_setg(errp, "qrnic-process: cannot start a thread");
-        return false;
+    for (unsigned i = 0; i < QRNIC_CLOSERS; i++) {
+        closers[i] = closer_new();
+        if (!closers[i]) {
+            error_setg(errp, "qrnic-process: cannot start a thread");
+            return false;
+        }
     }
     return true;
 }
 
-unsigned qrnic_fds_closing(void)
+unsigned qrnic_fds_closing(QrnicCloser who)
 {
-    return qatomic_read(&closing);
+    return qatomic_read(&closers[who]->closing);
 }
 
-static void close_later(int fd, bool connection)
+static void close_later(QrnicCloser who, Closing what)
 {
     Closing *c = g_new(Closing, 1);
 
-    *c = (Closing) { .fd = fd, .connection = connection };
-    qatomic_inc(&closing);
-    g_async_queue_push(queue, c);
+    *c = what;
+    qatomic_inc(&closers[who]->closing);
+    g_async_queue_push(closers[who]->queue, c);
+}
+
+bool qrnic_fds_renew(void)
+{
+    Closer *new;
+    Closing *last;
+
+    if (!qrnic_fds_closing(QRNIC_CLOSER_VMM)) {
+        return true;
+    }
+    new = closer_new();
+    if (!new) {
+        return false;
+    }
+    last = g_new0(Closing, 1);
+    last->kind = CLOSE_NOTHING_MORE;
+    g_async_queue_push(closers[QRNIC_CLOSER_VMM]->queue, last);
+    closers[QRNIC_CLOSER_VMM] = new;
+    return true;
 }
 
 void qrnic_fd_close(int fd)
 {
-    close_later(fd, false);
+    close_later(QRNIC_CLOSER_VMM, (Closing) { .kind = CLOSE_FILE, .fd = fd });
 }
 
-void qrnic_connection_close(int fd)
+void qrnic_connection_close(int fd, QrnicCloser who)
 {
     shutdown(fd, SHUT_RDWR);
-    close_later(fd, true);
+    close_later(who, (Closing) { .kind = CLOSE_CONNECTION, .fd = fd });
+}
+
+void qrnic_mapping_close(void *mapping, size_t size)
+{
+    close_later(QRNIC_CLOSER_MEMORY, (Closing) {
+        .kind = CLOSE_MEMORY, .mapping = mapping, .size = size,
+    });
 }
 
 void qrnic_fds_wait(int64_t limit_ms)
 {
     int64_t end = g_get_monotonic_time() + limit_ms * 1000;
 
-    while (qrnic_fds_closing() && g_get_monotonic_time() < end) {
+    while (qrnic_fds_closing(QRNIC_CLOSER_VMM) &&
+           g_get_monotonic_time() < end) {
         g_usleep(1000);
     }
 }

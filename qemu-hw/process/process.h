@@ -105,15 +105,32 @@ struct QrnicProcess {
 
 /* fds.c */
 
+/* The threads that close objects of VMMs */
+typedef enum QrnicCloser {
+    QRNIC_CLOSER_VMM,           /* descriptors of the VMM in service */
+    QRNIC_CLOSER_REJECTED,      /* connections of rejected VMMs */
+    QRNIC_CLOSER_MEMORY,        /* mappings of all VMMs */
+    QRNIC_CLOSERS,
+} QrnicCloser;
+
 /**
  * qrnic_fds_init:
  * @errp: receives the error
  *
- * Starts the thread that closes descriptors. Called once.
+ * Starts the threads. Called once.
  *
  * Returns: true, or false with *@errp set
  */
 bool qrnic_fds_init(Error **errp);
+/**
+ * qrnic_fds_renew:
+ *
+ * Prepares a thread for a new VMM. If the thread of the former VMM has not
+ * closed all its descriptors, it goes on, and the new VMM gets another one.
+ *
+ * Returns: true, or false if too many threads wait or no thread can be started
+ */
+bool qrnic_fds_renew(void);
 /**
  * qrnic_fd_close:
  * @fd: a descriptor of the VMM
@@ -124,25 +141,37 @@ void qrnic_fd_close(int fd);
 /**
  * qrnic_connection_close:
  * @fd: a connection
+ * @who: QRNIC_CLOSER_VMM or QRNIC_CLOSER_REJECTED
  *
  * Disconnects a VMM at once by shutdown(). The thread may close the connection
  * late, because the close of an earlier descriptor, or of a descriptor in an
  * unread message, may wait.
  */
-void qrnic_connection_close(int fd);
+void qrnic_connection_close(int fd, QrnicCloser who);
+/**
+ * qrnic_mapping_close:
+ * @mapping: memory that nothing accesses any more
+ * @size: number of bytes
+ *
+ * Lets a thread unmap the memory, because the kernel needs a long time for many
+ * pages.
+ */
+void qrnic_mapping_close(void *mapping, size_t size);
 /**
  * qrnic_fds_wait:
  * @limit_ms: maximum time in ms
  *
- * Waits until the thread has closed all descriptors, before the process ends.
+ * Waits until the thread of the VMM has closed all descriptors, before the
+ * process ends.
  */
 void qrnic_fds_wait(int64_t limit_ms);
 /**
  * qrnic_fds_closing:
+ * @who: the thread
  *
- * Returns: the number of descriptors that the thread has not closed yet
+ * Returns: the number of objects that the thread has not closed yet
  */
-unsigned qrnic_fds_closing(void);
+unsigned qrnic_fds_closing(QrnicCloser who);
 /**
  * qrnic_fds_close:
  * @fds: the descriptors

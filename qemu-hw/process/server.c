@@ -65,10 +65,15 @@
 #define MESSAGE_LIMIT_MS 30000
 
 /*
- * Descriptors of VMMs that are not closed yet. Above this number, no message
- * and no VMM is accepted, because descriptors are a limited resource.
+ * Descriptors of the VMM that are not closed yet. Above this number, no message
+ * of the VMM is received, because descriptors are a limited resource.
+ * Connections of rejected VMMs have a limit of their own with this value.
  */
 #define CLOSING_MAX 256
+/* Mappings of all VMMs that are not unmapped yet; the limit has the same use */
+#define UNMAPPING_MAX (2 * QRNIC_DMA_REGIONS)
+/* The descriptors of a VMM must be closed after this time. */
+#define CLOSING_LIMIT_MS 30000
 /* Time after which the server tries again if it can accept nothing */
 #define RESUME_MS 100
 
@@ -85,8 +90,11 @@ struct QrnicServer {
     int library;
     /* Removed folder of the context's socket, or -1 */
     int folder;
-    /* Expires when the message is too late */
+    /* Expires when the message, or the close of descriptors, is too late */
     QEMUTimer *late;
+    /* Nothing is received until descriptors are closed */
+    bool paused;
+    bool complained_threads;
     QEMUTimer *resume;
     Notifier exit;
     /* Warnings that may be reported now, and the time of the last change */
@@ -150,6 +158,14 @@ static void handlers(QrnicServer *s, bool read, bool write)
                         s);
 }
 
+/* Returns true if the VMM has closed its end of the connection. */
+static bool has_gone(const QrnicServer *s)
+{
+    struct pollfd poll_fd = { .fd = s->fd, .events = POLLRDHUP };
+
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
 /* Ends the connection. A reason is reported, and NULL is a regular end. */
 static void end(QrnicServer *s, const char *reason)
 {
@@ -172,7 +188,8 @@ static void end(QrnicServer *s, const char *reason)
     qrnic_fds_close(&s->fds);
     s->first = 0;
     s->end = 0;
-    qrnic_connection_close(s->fd);
+    s->paused = false;
+    qrnic_connection_close(s->fd, QRNIC_CLOSER_VMM);
     s->fd = -1;
 }
 
@@ -182,50 +199,88 @@ static void end(QrnicServer *s, const char *reason)
  */
 static void end_unsent(QrnicServer *s, const char *reason)
 {
-    struct pollfd poll_fd = { .fd = s->fd, .events = POLLRDHUP };
-
-    end(s, poll(&poll_fd, 1, 0) == 1 ? NULL : reason);
+    end(s, has_gone(s) ? NULL : reason);
 }
 
 static void message_late(void *opaque)
 {
-    end(opaque, "a message stayed incomplete for 30 s");
+    QrnicServer *s = opaque;
+
+    end(s, s->paused ? "its file descriptors could not be closed for 30 s" :
+        "a message stayed incomplete for 30 s");
+}
+
+static void arm(QEMUTimer *timer, int64_t ms)
+{
+    timer_mod(timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + ms);
 }
 
 /* Stops the listener, and after a pause accepts again. */
 static void pause_listener(QrnicServer *s)
 {
     qemu_set_fd_handler(s->meeting.listener, NULL, NULL, s);
-    timer_mod(s->resume, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + RESUME_MS);
+    arm(s->resume, RESUME_MS);
 }
 
 /*
- * Returns true if too many descriptors are not closed yet. Then nothing is
- * received until the timer expires.
+ * Returns true if too many objects of VMMs are not closed yet. Then nothing is
+ * received from the VMM until the timer expires. The limit of the time prevents
+ * a VMM whose descriptors are never closed from keeping others out.
  */
 static bool must_pause(QrnicServer *s)
 {
-    if (qrnic_fds_closing() <= CLOSING_MAX) {
-        return false;
-    }
-    pause_listener(s);
-    if (s->fd >= 0) {
+    bool many = qrnic_fds_closing(QRNIC_CLOSER_VMM) > CLOSING_MAX ||
+                qrnic_fds_closing(QRNIC_CLOSER_MEMORY) > UNMAPPING_MAX;
+
+    if (many) {
         handlers(s, false, false);
+        if (!s->paused) {
+            arm(s->late, CLOSING_LIMIT_MS);
+        }
+        if (!timer_pending(s->resume)) {
+            arm(s->resume, RESUME_MS);
+        }
+    } else if (s->paused) {
+        timer_del(s->late);
     }
-    return true;
+    s->paused = many;
+    return many;
 }
 
 static void resume(void *opaque)
 {
     QrnicServer *s = opaque;
 
-    if (must_pause(s)) {
-        return;
-    }
     qemu_set_fd_handler(s->meeting.listener, accept_vmm, NULL, s);
-    if (s->fd >= 0) {
-        receive(s);
+    if (s->fd >= 0 && s->paused) {
+        if (has_gone(s)) {
+            end(s, NULL);
+        } else {
+            receive(s);
+        }
     }
+}
+
+/*
+ * Returns true if a VMM can be accepted, also if it is then rejected because
+ * another one uses the device.
+ */
+static bool can_accept(QrnicServer *s)
+{
+    if (s->fd >= 0) {
+        return qrnic_fds_closing(QRNIC_CLOSER_REJECTED) <= CLOSING_MAX;
+    }
+    if (qrnic_fds_renew()) {
+        s->complained_threads = false;
+        return true;
+    }
+    if (!s->complained_threads) {
+        s->complained_threads = true;
+        qrnic_server_warn(s, "no VMM is accepted, because the file descriptors "
+                          "of too many former VMMs cannot be closed: restart "
+                          "the process");
+    }
+    return false;
 }
 
 /* Receiving */
@@ -329,8 +384,7 @@ static bool receive_message(QrnicServer *s)
         n = receive_some(s, size);
         if (n < 0 && errno == EAGAIN) {
             if (available(s) && !timer_pending(s->late)) {
-                timer_mod(s->late, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) +
-                                   MESSAGE_LIMIT_MS);
+                arm(s->late, MESSAGE_LIMIT_MS);
             }
             return false;
         }
@@ -778,7 +832,11 @@ static void accept_vmm(void *opaque)
     QrnicServer *s = opaque;
     int fd;
 
-    if (must_pause(s)) {
+    if (s->fd >= 0 && has_gone(s)) {
+        end(s, NULL);
+    }
+    if (!can_accept(s)) {
+        pause_listener(s);
         return;
     }
     fd = qrnic_meeting_accept(&s->meeting);
@@ -793,23 +851,16 @@ static void accept_vmm(void *opaque)
         return;
     }
     if (s->fd >= 0) {
-        struct pollfd poll_fd = { .fd = s->fd, .events = POLLRDHUP };
-
-        if (poll(&poll_fd, 1, 0) == 1) {
-            end(s, NULL);
-        } else {
-            qrnic_server_warn(s, "a second VMM was rejected, because another "
-                              "one uses the device");
-            qrnic_connection_close(fd);
-            return;
-        }
+        qrnic_server_warn(s, "a second VMM was rejected, because another one "
+                          "uses the device");
+        qrnic_connection_close(fd, QRNIC_CLOSER_REJECTED);
+        return;
     }
     trace_qrnic_process_accept(fd);
     s->fd = fd;
     handlers(s, true, false);
     /* A VMM that sends nothing must not keep others out. */
-    timer_mod(s->late, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) +
-                       MESSAGE_LIMIT_MS);
+    arm(s->late, MESSAGE_LIMIT_MS);
 }
 
 static void leave(Notifier *notifier, void *data)
@@ -817,7 +868,7 @@ static void leave(Notifier *notifier, void *data)
     QrnicServer *s = container_of(notifier, QrnicServer, exit);
 
     if (s->fd >= 0) {
-        qrnic_connection_close(s->fd);
+        qrnic_connection_close(s->fd, QRNIC_CLOSER_VMM);
         s->fd = -1;
         qrnic_fds_wait(EXIT_LIMIT_MS);
     }

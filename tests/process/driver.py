@@ -202,11 +202,18 @@ def connect(process, limit=LIMIT):
 
 
 class SlowSocket:
-    """A TCP socket whose last close() waits, until the peer is closed: SO_LINGER, and bytes that the peer does not read."""
+    """A TCP socket whose last close() waits, until the peer is closed: SO_LINGER, and bytes that the peer does not read.
+
+    A stop of the process that closes the socket ends the wait early.
+    """
 
     def __init__(self):
+        self.socket = socket.socket()
+        # The buffers are small, because a test has many of these sockets.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
         with socket.create_server(("127.0.0.1", 0)) as server:
-            self.socket = socket.create_connection(server.getsockname())
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+            self.socket.connect(server.getsockname())
             self.peer, _ = server.accept()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10000))
         self.socket.setblocking(False)
@@ -217,8 +224,8 @@ class SlowSocket:
             pass
 
     def pass_on(self, connection, data):
-        """Sends bytes with the socket, and leaves the socket to the receiver. The receiver must be stopped meanwhile, because close()
-        would otherwise wait here if the receiver had closed its descriptor before."""
+        """Sends bytes with the socket, and leaves the socket to the receiver. The receiver must be stopped, or wait for
+        the rest of a message. Otherwise the receiver may close its descriptor first, and close() waits here."""
         try:
             connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", self.socket.fileno()))],
                                socket.MSG_DONTWAIT)
