@@ -56,7 +56,7 @@ typedef struct Port {
     bool up;
     bool pending;               /* may have frames */
     bool touched;               /* its peer may have requested an event */
-    bool full;                  /* until its cable reports room */
+    bool full;                  /* had no room at the last look */
     int64_t full_ms;            /* time at which it became full */
     int64_t haste_ms;           /* no port waits for it until then */
     struct Port *awaits;        /* full port that the frame waits for */
@@ -77,12 +77,22 @@ struct QrnicSwitch {
 
 /* Forwarding of a frame */
 
+/*
+ * Returns true if a port has no room. The ring is read again, because the event
+ * with which its cable reports room may still be behind that of the sender.
+ */
+static bool is_full(Port *p)
+{
+    p->full = p->full && !qrnic_cable_room(p->cable);
+    return p->full;
+}
+
 static void deliver(QrnicSwitch *s, Port *to, const uint8_t *frame, size_t len)
 {
     if (!to->up) {
         return;
     }
-    if (to->full) {
+    if (is_full(to)) {
         to->counters.full++;
         return;
     }
@@ -137,7 +147,7 @@ static bool forward(QrnicSwitch *s, Port *from)
         flood(s, from);
     } else if (to == from) {
         from->counters.own++;
-    } else if (worth_waiting(s, to)) {
+    } else if (is_full(to) && worth_waiting(s, to)) {
         from->counters.waits += from->awaits != to;
         from->awaits = to;
         return false;
@@ -289,9 +299,7 @@ static void port_work(void *opaque)
 {
     Port *p = opaque;
 
-    if (p->full && qrnic_cable_room(p->cable)) {
-        p->full = false;
-    }
+    is_full(p);
     p->pending = true;
     forward_run(p->owner);
 }
