@@ -41,7 +41,7 @@ def stage_4(machine, program):
     got = program.open_device(machine)
     command = machine.config_read(4, 2)
     expect(command & 2, "Bit 1 of COMMAND is 0, so the device does not decode addresses of its BARs.")
-    expect(not command & 4, "Bus mastering is on. Until the device is reset it may write to memory for its previous owner (chapter Reset).")
+    expect(not command & 4, "Bus mastering is on. Until the device is reset it may write to memory for its previous owner (chapter PCI, section Reset).")
     expect(got != 0xffffffff, "The read returned all ones: memory space was not enabled yet, so no device decoded the address.")
     expect(got == hw.constant("ID_MAGIC"), f"open_device() returned {got!r}. ID is the 32-bit register at offset 0 of BAR 0.")
 

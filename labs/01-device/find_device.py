@@ -1,5 +1,5 @@
-# Lab 1: find the device. The text is README.md. The machine has the methods config_read(), config_write(), bar_read(),
-# bar_write(), mem_alloc(), mem_read(), mem_write() and wait_until(); the text explains them.
+# Lab 1: find the device. The text is README.md. The machine has the methods config_read(), config_write(), bar_read() and
+# bar_write(); the text explains them.
 # SPDX-License-Identifier: GPL-2.0-or-later
 from lab import Todo
 

@@ -5,6 +5,7 @@ import struct
 from lab import Todo
 
 COMMAND = 0x04                  # configuration space
+MEMORY_SPACE_ENABLE, BUS_MASTER_ENABLE = 1 << 1, 1 << 2         # bits of COMMAND
 REG_STATUS, REG_CONTROL = 0x008, 0x00c
 REG_CMD_BASE_LO, REG_CMD_BASE_HI, REG_CMD_SIZE, REG_CMD_DOORBELL = 0x020, 0x024, 0x028, 0x02c
 READY, CMD_ENABLED = 1 << 0, 1 << 1             # bits of STATUS

@@ -87,7 +87,8 @@ def explain(error, path, limit):
     if isinstance(error, lab.Misuse):
         return f"{where}: {error}."
     if isinstance(error, AttributeError) and error.obj.__class__.__name__ == "module" and getattr(error.obj, "__file__", "") == str(path):
-        return f"{path.name} has no function {error.name}(). The skeleton has it; `git checkout {path.name}` in the folder of the lab restores the skeleton."
+        return f"{path.name} has no function {error.name}(). The skeleton has it. Copy your file first: `git checkout {path.name}` in the folder of the lab " \
+               "replaces it by the skeleton."
     if isinstance(error, AssertionError) and str(error):
         return f"{where}: {error}"
     if isinstance(error, SystemExit):

@@ -261,7 +261,7 @@ def blocks(raw):
 
 
 class Endpoint:
-    """A queue pair of type RC with its rings and records: the objects that labs 3 to 7 begin with.
+    """A queue pair of type RC with its rings and records: the objects that lab 3 begins with.
 
     Members: number, sq, sq_record, rq, rq_record, log_size; cq, cq_ring, cq_record, cq_log_size; key.
     """

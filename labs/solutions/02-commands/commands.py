@@ -3,6 +3,7 @@
 import struct
 
 COMMAND = 0x04                  # configuration space
+MEMORY_SPACE_ENABLE, BUS_MASTER_ENABLE = 1 << 1, 1 << 2         # bits of COMMAND
 REG_STATUS, REG_CONTROL = 0x008, 0x00c
 REG_CMD_BASE_LO, REG_CMD_BASE_HI, REG_CMD_SIZE, REG_CMD_DOORBELL = 0x020, 0x024, 0x028, 0x02c
 READY, CMD_ENABLED = 1 << 0, 1 << 1             # bits of STATUS
@@ -13,10 +14,10 @@ ENTRY_SIZE, OWNER = 64, 1 << 31
 
 def reset(machine):
     """Enables memory space, resets the device and waits until it is ready; then enables bus mastering."""
-    machine.config_write(COMMAND, 1 << 1, 2)
+    machine.config_write(COMMAND, MEMORY_SPACE_ENABLE, 2)
     machine.bar_write(0, REG_CONTROL, RESET)
     machine.wait_until(lambda: machine.bar_read(0, REG_STATUS) & READY, "READY is 1")
-    machine.config_write(COMMAND, 1 << 1 | 1 << 2, 2)
+    machine.config_write(COMMAND, MEMORY_SPACE_ENABLE | BUS_MASTER_ENABLE, 2)
 
 
 class CommandQueue:
