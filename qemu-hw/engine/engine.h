@@ -332,7 +332,7 @@ QrnicResult qrnic_qp_modify(QrnicEngine *e, uint32_t qpn,
                             const QrnicQpAttr *in);
 QrnicResult qrnic_qp_query(QrnicEngine *e, uint32_t qpn, QrnicQpAttr *out);
 QrnicResult qrnic_qp_destroy(QrnicEngine *e, uint32_t qpn);
-/* State of a queue pair for the owner of the host */
+/* State of a queue pair for the property queue-pairs */
 typedef struct QrnicQpReport {
     uint32_t number;
     uint8_t type;               /* enum qrnic_qp_type */
@@ -342,7 +342,7 @@ typedef struct QrnicQpReport {
     /* SQ in basic blocks: posted, fetched and completed (modulo 2^32) */
     uint32_t sq_producer, sq_fetched, sq_completed;
     uint32_t rq_producer, rq_consumer;  /* RQ in WQEs; 0 without an RQ */
-    uint64_t retransmissions;   /* of packets, since its creation */
+    uint64_t retransmissions;   /* retransmitted packets since the creation */
 } QrnicQpReport;
 /**
  * qrnic_qp_report:

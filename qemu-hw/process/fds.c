@@ -55,8 +55,8 @@ static void close_fd(const Closing *c)
 
     /*
      * A close with unread messages would reset the socket. A reset ends QEMU up
-     * to 11.1 by an assertion, because its client reports two errors then. The
-     * connection is shut down, so its messages are few.
+     * to 11.1 by an assertion, because its client reports two errors then. No
+     * message can arrive any more, because the connection is shut down.
      */
     while (c->kind == CLOSE_CONNECTION &&
            RETRY_ON_EINTR(recv(c->fd, unread, sizeof(unread),
@@ -89,7 +89,7 @@ static void *close_thread(void *opaque)
     return NULL;
 }
 
-/* Returns NULL if there is no further thread. */
+/* Returns NULL if CLOSERS_MAX threads exist or a thread cannot be started. */
 static Closer *closer_new(void)
 {
     Closer *closer;

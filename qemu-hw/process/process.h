@@ -4,9 +4,9 @@
  * machine.c owns the machine type, which is a PCI Express bus with one qrnic.
  * server.c accepts VMMs at a socket, and check.c validates their messages.
  * dma.c and irq.c execute requests with file descriptors (fds.c): the VMM's
- * memory and eventfds. libvfio-user executes all other requests. vmm.c
- * translates its calls into accesses to the device. All functions run in the
- * main loop, and none of them waits for the VMM.
+ * memory and eventfds. server.c executes accesses to BARs, and libvfio-user
+ * the rest; vmm.c serves its calls (configuration space, reset). All functions
+ * run in the main loop, and none of them waits for the VMM.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -126,7 +126,8 @@ bool qrnic_fds_init(Error **errp);
  * qrnic_fds_renew:
  *
  * Prepares a thread for a new VMM. If the thread of the former VMM has not
- * closed all its descriptors, it goes on, and the new VMM gets another one.
+ * closed all its descriptors, that thread continues, and the new VMM gets
+ * another one.
  *
  * Returns: true, or false if too many threads wait or no thread can be started
  */

@@ -56,8 +56,8 @@
 
 /*
  * Bytes that one call receives at most, unless a message is longer. More would
- * not help, because a doorbell has 40 bytes. Received messages delay the end of
- * a VMM that floods the server.
+ * not help, because a doorbell has 40 bytes. A larger batch delays the moment
+ * at which the server sees that a flooding VMM has ended.
  */
 #define BATCH 4096
 
@@ -88,7 +88,7 @@ struct QrnicServer {
     int fd;
     /* The private connection to libvfio-user, or -1 */
     int library;
-    /* Removed folder of the context's socket, or -1 */
+    /* Descriptor of the removed folder of the context's socket, or -1 */
     int folder;
     /* Expires when the message, or the close of descriptors, is too late */
     QEMUTimer *late;
@@ -308,7 +308,10 @@ static size_t message_size(const QrnicServer *s)
     return header.msg_size;
 }
 
-/* Returns where the last message begins of which bytes are received. */
+/*
+ * Returns the offset of the last message of which at least one byte was
+ * received.
+ */
 static size_t last_message(const QrnicServer *s)
 {
     size_t at = s->first;
@@ -700,7 +703,7 @@ static int dma_unmap(QrnicServer *s, const uint8_t *body)
 
 /*
  * Returns the work that does not show in the sizes of the message and of the
- * reply of libvfio-user. A new region has a bitmap.
+ * reply of libvfio-user. A new region adds the work for its bitmap.
  */
 static size_t hidden_work(const Header *header, const uint8_t *body)
 {

@@ -2,7 +2,7 @@
  * qrnic process: the libvfio-user context of one VMM
  *
  * libvfio-user calls this file while server.c lets it process a message. The
- * callbacks access configuration space and reset as a host bridge does.
+ * callbacks execute configuration accesses and resets as a host bridge does.
  * The device's interrupts reach irq.c through the hooks of MSI-X.
  * Migration is not offered, because the device cannot be migrated.
  *

@@ -40,7 +40,7 @@ uint32_t reg_read(Device *d, unsigned offset)
 
 /*
  * Waits until the device has received all writes, and its main loop has run
- * once more. Inside QEMU that holds after each write. The reply of a read
+ * once more. Inside QEMU both are true after each write. The reply of a read
  * follows the writes in the process's socket.
  */
 static void deliver(Device *d)

@@ -50,7 +50,8 @@
 typedef struct Device {
     QTestState *qts;            /* The machine, which runs the driver */
     QTestState *home;           /* The QEMU that contains the device */
-    char *folder;               /* That of the process's socket */
+    /* Folder of the process's socket; NULL inside QEMU */
+    char *folder;
     QPCIBus *bus;
     QPCIDevice *pci;
     int devfn;
@@ -99,7 +100,7 @@ const char *device_qemu(void);
 void machine_start(Device *d, const char *wire, int wire_fd, bool port,
                    const char *properties);
 void machine_stop(Device *d);
-/* Skips the test if the device runs in a process. Returns true then. */
+/* Skips the test and returns true if the device runs in a process. */
 bool skip_in_process(const char *reason);
 /* Advances the device's virtual time, after all writes of the driver. */
 void clock_step(Device *d, int64_t ns);

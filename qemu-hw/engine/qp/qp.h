@@ -143,7 +143,7 @@ struct QrnicQp {
     bool sq_flush_owed;
     uint32_t sq_flush_end;
     uint32_t datagram_psn;      /* PSN of the next datagram */
-    uint64_t retransmissions;   /* of packets, for qrnic_qp_report() */
+    uint64_t retransmissions;   /* retransmitted packets since the creation */
     QrnicSendWqe *under_way;    /* transmit.c: WQE sent in part; else NULL */
     QrnicRequester *requester;  /* RC, XRC and dynamic types only */
     QrnicResponder *responder;  /* RC, XRC and dynamic types only */

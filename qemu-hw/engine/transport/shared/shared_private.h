@@ -55,7 +55,10 @@ struct QrnicMember {
     /* packets without acknowledgement */
     QLIST_HEAD(, QrnicEncapsulated) packets;
     uint32_t requests;          /* requests among these packets */
-    /* Number of the latest transmission from the oldest request on */
+    /*
+     * Counts the transmissions that begin at the oldest request. Each packet
+     * stores the value at its time.
+     */
     uint32_t transmission;
     /*
      * Delivery of a request that needs a response, in the latest transmission,
