@@ -19,6 +19,7 @@
 
 #include "qemu/osdep.h"
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include "qemu/atomic.h"
 #include "qapi/error.h"
@@ -27,6 +28,12 @@
 
 /* Threads that may exist at a time; almost all serve former VMMs */
 #define CLOSERS_MAX 64
+
+/*
+ * Descriptors that a new VMM may need, with those of its messages, those that
+ * wait for their close, and its eventfds
+ */
+#define FDS_OF_VMM (4 * QRNIC_FDS_MAX)
 
 typedef enum CloseKind {
     CLOSE_FILE, CLOSE_CONNECTION, CLOSE_MEMORY, CLOSE_NOTHING_MORE,
@@ -48,6 +55,8 @@ typedef struct Closer {
 
 static Closer *closers[QRNIC_CLOSERS];
 static unsigned threads;
+/* Descriptors of all VMMs that are not closed yet */
+static unsigned waiting;
 
 static void close_fd(const Closing *c)
 {
@@ -80,6 +89,7 @@ static void *close_thread(void *opaque)
             munmap(c->mapping, c->size);
         } else {
             close_fd(c);
+            qatomic_dec(&waiting);
         }
         qatomic_dec(&closer->closing);
     }
@@ -109,6 +119,20 @@ static Closer *closer_new(void)
     return closer;
 }
 
+/*
+ * Returns true if a new VMM could use up the numbers of descriptors. Then the
+ * kernel would close the descriptors of a message in recvmsg(), and the main
+ * loop would wait. QEMU raises its limit to the maximum when it starts.
+ */
+static bool scarce(void)
+{
+    unsigned count = qatomic_read(&waiting);
+    struct rlimit l;
+
+    return count && !getrlimit(RLIMIT_NOFILE, &l) &&
+           count + FDS_OF_VMM > l.rlim_cur;
+}
+
 bool qrnic_fds_init(Error **errp)
 {
     for (unsigned i = 0; i < QRNIC_CLOSERS; i++) {
@@ -131,6 +155,9 @@ static void close_later(QrnicCloser who, Closing what)
     Closing *c = g_new(Closing, 1);
 
     *c = what;
+    if (what.kind != CLOSE_MEMORY) {
+        qatomic_inc(&waiting);
+    }
     qatomic_inc(&closers[who]->closing);
     g_async_queue_push(closers[who]->queue, c);
 }
@@ -140,6 +167,9 @@ bool qrnic_fds_renew(void)
     Closer *new;
     Closing *last;
 
+    if (scarce()) {
+        return false;
+    }
     if (!qrnic_fds_closing(QRNIC_CLOSER_VMM)) {
         return true;
     }

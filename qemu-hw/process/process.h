@@ -129,7 +129,8 @@ bool qrnic_fds_init(Error **errp);
  * closed all its descriptors, that thread continues, and the new VMM gets
  * another one.
  *
- * Returns: true, or false if too many threads wait or no thread can be started
+ * Returns: true, or false if too many threads or descriptors wait, or no thread
+ * can be started
  */
 bool qrnic_fds_renew(void);
 /**

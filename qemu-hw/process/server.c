@@ -683,8 +683,8 @@ static int dma_map(QrnicServer *s, const uint8_t *body)
     memcpy(&map, body, sizeof(map));
     error = qrnic_dma_map(&s->p->dma, &map, fd);
     if (fd >= 0) {
-        /* The file consists of memory, so close() does not wait. */
-        close(fd);
+        /* The last close of a large file takes long. */
+        qrnic_fd_close(fd);
     }
     if (error == -ENOSPC) {
         qrnic_server_warn(s, "the VMM maps more than %u DMA regions: give the "
@@ -861,6 +861,11 @@ static void accept_vmm(void *opaque)
     }
     trace_qrnic_process_accept(fd);
     s->fd = fd;
+    /*
+     * Otherwise recvmsg() would discard an out-of-band byte and close its
+     * descriptors itself, which can take for ever.
+     */
+    setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int) { 1 }, sizeof(int));
     handlers(s, true, false);
     /* A VMM that sends nothing must not keep others out. */
     arm(s->late, MESSAGE_LIMIT_MS);

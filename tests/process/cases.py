@@ -572,6 +572,41 @@ def test_former_client_whose_descriptor_never_closes(lab):
         wait_until(lambda: fds_when_free(lab, process) == before, "file descriptors remain open")
 
 
+def test_out_of_band_descriptor(lab):
+    """A descriptor whose close() waits, in an out-of-band byte, does not stop the main loop"""
+    with lab.process() as process:
+        before = fds_when_free(lab, process)
+        slow = SlowSocket()
+        with connect(process) as client:
+            slow.pass_on(client.socket, b"!", socket.MSG_OOB)
+            with contextlib.suppress(OSError):
+                client.socket.send(bytes(16))
+        with connect(process) as client:
+            assert client.info()[1]
+        slow.release()
+        wait_until(lambda: fds_when_free(lab, process) == before, "file descriptors remain open")
+
+
+def test_former_clients_with_many_descriptors(lab):
+    """Former clients that leave the highest number of descriptors open do not use up the numbers of the process"""
+    with lab.process() as process:
+        before, slow, files = fds_when_free(lab, process), [], [os.eventfd(0) for _ in range(252)]
+        resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (1200, 1200))
+        while "too many former VMMs" not in process.output():
+            assert len(slow) < 8, "no line names the cause"
+            slow.append(SlowSocket())
+            with Client(process.socket, negotiate=False) as client:
+                slow[-1].pass_on(client.socket, vu.header(1, vu.REGION_READ, 16), more=files)
+            wait_until(lambda: process.fds() >= before + 200 * len(slow) or "former VMMs" in process.output(),
+                       "the process does not keep the descriptors open")
+        assert "Too many open files" not in process.output() and process.fds() < 1000, process.output()
+        for fd in files:
+            os.close(fd)
+        for one in slow:
+            one.release()
+        wait_until(lambda: fds_when_free(lab, process) == before, "file descriptors remain open")
+
+
 def test_rejected_client_whose_descriptor_never_closes(lab):
     """Many rejected clients, one of them with a descriptor that is never closed, delay neither the client in service nor the next one"""
     with lab.process() as process:

@@ -223,12 +223,13 @@ class SlowSocket:
         except BlockingIOError:
             pass
 
-    def pass_on(self, connection, data):
-        """Sends bytes with the socket, and leaves the socket to the receiver. The receiver must be stopped, or wait for
+    def pass_on(self, connection, data, flags=0, more=()):
+        """Sends bytes with the socket and more descriptors, and leaves the socket to the receiver. The receiver must be stopped, or wait for
         the rest of a message. Otherwise the receiver may close its descriptor first, and close() waits here."""
         try:
-            connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", self.socket.fileno()))],
-                               socket.MSG_DONTWAIT)
+            fds = [self.socket.fileno(), *more]
+            connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))],
+                               socket.MSG_DONTWAIT | flags)
         except OSError:
             self.release()
             raise
