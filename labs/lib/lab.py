@@ -55,7 +55,8 @@ def need(condition, text):
 class Bench:
     """The device process and the peer's end of the wire, in a temporary folder."""
 
-    def __init__(self):
+    def __init__(self, *options):
+        """Starts the device; the options are more arguments of tools/device."""
         self.folder = tempfile.TemporaryDirectory(prefix="qrnic-lab-")
         place = Path(self.folder.name)
         self.socket, self.log, self.capture = place / "s", place / "log", place / "capture"
@@ -64,7 +65,7 @@ class Bench:
         self.wire.setblocking(False)
         command = [ROOT / "tools/device", "--socket", self.socket, "--property", f"capture={self.capture}",
                    "--property", "mac=" + ":".join(re.findall("..", MAC)), "--qemu-arg", "-d", "--qemu-arg", "guest_errors",
-                   "--netdev", f"dgram,local.type=unix,local.path={place}/device,remote.type=unix,remote.path={place}/peer"]
+                   "--netdev", f"dgram,local.type=unix,local.path={place}/device,remote.type=unix,remote.path={place}/peer", *options]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
