@@ -29,7 +29,7 @@ def find_capability(machine, number):
 
 
 def bar_size(machine, bar):
-    """Returns the size of a 32-bit memory BAR in bytes. The BAR keeps its value."""
+    """Returns the size of a memory BAR in bytes; a register of 32 bits has enough bits of each BAR here. The BAR keeps its value."""
     raise Todo("write 0xffffffff to the BAR, read it, restore it; derive the size from the bits that stayed 0")
 
 

@@ -34,7 +34,7 @@ def find_capability(machine, number):
 
 
 def bar_size(machine, bar):
-    """Returns the size of a 32-bit memory BAR in bytes. The BAR keeps its value."""
+    """Returns the size of a memory BAR in bytes; a register of 32 bits has enough bits of each BAR here. The BAR keeps its value."""
     old = machine.config_read(BAR0 + 4 * bar)
     machine.config_write(BAR0 + 4 * bar, 0xffffffff)
     mask = machine.config_read(BAR0 + 4 * bar) & ~0xf
