@@ -102,6 +102,7 @@ TABLE = {
     # labs
     "labs/grade 1": Covered("tools/check-labs", "status, text = graded(folder, skeleton)", "the suite labs grades each skeleton"),
     "labs/grade --solution 1": Covered("tools/check-labs", "status, text = graded(folder, solution)", "the suite labs grades each solution"),
+    "labs/guide/slides --out slides": Covered("labs/guide/check.py", 'slides.make(', "the suite labs makes the slides of each lecture"),
     "tools/deps check": Covered("tools/check-contract", 'tools/deps" check', "each suite installs its packages by tools/deps"),
     "labs/zoo/run correct": Covered("tools/check-labs", '(["correct"], 0,', "the suite labs runs it"),
     "labs/zoo/run 7": Covered("tools/check-labs", "report = zoo.run(patch)", "the suite labs runs each patch"),
