@@ -136,6 +136,7 @@ def child(folder, path, limit):
         print(f"{path.name} cannot be loaded")
         show(explain(error, path, limit) if isinstance(error, (Late, lab.Todo, SystemExit)) else syntax(error, path))
         return 1
+    lab.PATIENCE = min(lab.PATIENCE, max(1, limit - 1))
     bench = lab.Bench()
     try:
         for number, name in enumerate(stages, 1):

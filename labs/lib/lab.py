@@ -60,6 +60,7 @@ class Bench:
         self.folder = tempfile.TemporaryDirectory(prefix="qrnic-lab-")
         place = Path(self.folder.name)
         self.socket, self.log, self.capture = place / "s", place / "log", place / "capture"
+        self.position, self.markers = 0, 0      # of the capture: the end of the last marker, number of markers
         self.wire = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.wire.bind(str(place / "peer"))
         self.wire.setblocking(False)
@@ -88,6 +89,13 @@ class Bench:
         """Sends a frame to the device."""
         self.wire.sendto(frame, f"{self.folder.name}/device")
 
+    def receive(self):
+        """Returns the next frame from the device, or None."""
+        try:
+            return self.wire.recv(65536)
+        except BlockingIOError:
+            return None
+
     def close(self):
         self.process.kill()
         self.process.wait()
@@ -104,12 +112,9 @@ class Machine:
         self._adapter = driver.Adapter(self._client)
         self._memory = self._adapter.memory
         self._log_start = len(bench.output())
-        self._capture_start, self._marker = 0, 0
-        self._events = []
-        self.accesses = []              # of the program: (kind, place, offset, value)
+        self.accesses = collections.deque(maxlen=1 << 16)       # of the program: (kind, place, offset, value)
         if memory_mapped:
             self._client.map(self._memory.base, self._memory.size, self._memory.fd)
-        self.mark()
 
     def close(self):
         self._client.close()
@@ -159,6 +164,7 @@ class Machine:
 
     def mem_read(self, address, size):
         self._in_memory(address, size)
+        self.accesses.append(("mem-read", 0, address, size))
         return self._memory.read(address, size)
 
     def mem_write(self, address, data):
@@ -180,6 +186,11 @@ class Machine:
             return os.eventfd_read(self._adapter.events[vector])
         except BlockingIOError:
             return 0
+
+    def sleep(self, vector):
+        """Waits for an interrupt of the vector, as a process does that the kernel wakes. An interrupt since the last call ends the wait at once."""
+        self.accesses.append(("sleep", 0, vector, 0))
+        self.wait_until(lambda: self.interrupts(vector), f"no interrupt of vector {vector} arrived")
 
     def wait_until(self, condition, text):
         """Calls condition until its result is true, and returns the result."""
@@ -205,31 +216,39 @@ class Machine:
 
     def mark(self):
         """Forgets the transactions so far."""
-        self._capture_start = self._bench.capture.stat().st_size if self._bench.capture.exists() else 0
+        self._transactions()
+        self._bench.position += self._end
 
     def transactions(self):
         """Returns the transactions of the bus since mark(), in their order.
 
-        A transaction has a kind ("read", "write", ...), an address and data. The keys are the words of its comment, for
-        example {"use": "wqe", "object": "2"} (chapter Captures).
+        A transaction has a kind ("read", "completion", "write", ...), an address and data. The keys are the words of its comment,
+        for example {"use": "wqe", "object": "2"} (chapter Captures).
         """
-        self._marker += 1
-        value = 0xabcd0000 | self._marker
-        self._client.write(CONTROL, hw.register["SCRATCH"], value.to_bytes(4, "little"))
-        place = str(hw.register["SCRATCH"])
+        return self._transactions()
+
+    def _transactions(self):
+        """The write of a marker to SCRATCH ends the list, because a thread of the device writes the capture later."""
+        bench = self._bench
+        bench.markers += 1
+        value = (0xabcd0000 | bench.markers).to_bytes(4, "little")
+        place = hw.register["SCRATCH"]
+        self._client.write(CONTROL, place, value)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            found = list(blocks(self._bench.capture.read_bytes()[self._capture_start:]))
-            for number, one in enumerate(found):
-                if one.kind == "write" and one.keys.get("bar") == "0" and int(one.keys.get("offset", "-1"), 0) == int(place) \
-                        and one.data[-4:] == value.to_bytes(4, "little"):
-                    return found[:number]
+            with open(bench.capture, "rb") as file:
+                file.seek(bench.position)
+                found = []
+                for one, self._end in blocks(file.read()):
+                    if one.kind == "write" and one.keys.get("bar") == "0" and int(one.keys.get("offset", "-1"), 0) == place and one.data[-4:] == value:
+                        return found
+                    found.append(one)
             time.sleep(0.005)
         raise Timeout("the capture does not grow")
 
 
 def blocks(raw):
-    """Yields the transactions of a part of a pcapng file that begins with a block."""
+    """Yields the transactions of a part of a pcapng file that begins with a block, and the end of each."""
     at = 0
     while at + 12 <= len(raw):
         kind, length = struct.unpack_from("=II", raw, at)
@@ -251,14 +270,14 @@ def blocks(raw):
             if code == 0:
                 break
         if interface == 0:
-            yield Transaction("frame", 0, packet, keys)
+            yield Transaction("frame", 0, packet, keys), at
             continue
         wide = packet[0] & 0x20
         header = 16 if wide else 12
         name = {0x00: "read", 0x40: "write", 0x0a: "completion", 0x4a: "completion", 0x04: "config-read", 0x44: "config-write"}
         shape = packet[0] & ~0x20 if packet[0] & 0x1f == 0 else packet[0]
         address = int.from_bytes(packet[8:header], "big") if packet[0] & 0x1f == 0 else 0
-        yield Transaction(name.get(shape, "other"), address, packet[header:], keys)
+        yield Transaction(name.get(shape, "other"), address, packet[header:], keys), at
 
 
 class Endpoint:
@@ -270,6 +289,7 @@ class Endpoint:
     def __init__(self, machine, pd, key, eq, log_size=3, cq_log_size=2):
         a = machine._adapter                    # pylint: disable=protected-access  # both classes are of this file
         self.machine, self.key, self.log_size, self.cq_log_size = machine, key, log_size, cq_log_size
+        self.posted, self.consumed = 0, 0       # of post() and completion()
         self.sq, self.rq = machine.mem_alloc(64 << log_size, 4096), machine.mem_alloc(64 << log_size, 4096)
         self.sq_record, self.rq_record = machine.mem_alloc(8), machine.mem_alloc(8)
         self.cq, self.cq_ring, self.cq_record = a.completion_queue(eq, cq_log_size)
@@ -281,13 +301,38 @@ class Endpoint:
         self.machine._adapter.command("MODIFY_QP", self.number,     # pylint: disable=protected-access
                                       hw.pack("qp_attr", mask=["STATE", *mask], **values))
 
-    def connect(self, number, address=ADDRESS, mac=MAC, mtu="1024"):
+    def post(self, *segments, opcode="RDMA_WRITE", flags=("SIGNALED",)):
+        """Posts a WQE of one block for the grader."""
+        memory = self.machine._memory           # pylint: disable=protected-access
+        memory.write(self.sq + 64 * (self.posted % (1 << self.log_size)),
+                     hw.pack("sq_ctrl", opcode=opcode, flags=list(flags), segments=1 + len(segments), index=self.posted) + b"".join(segments))
+        self.posted += 1
+        memory.write(self.sq_record, hw.pack("queue_record", producer=self.posted))
+        self.machine._adapter.doorbell(hw.constant("DB_SQ"), hw.pack("doorbell", number=self.number, index=self.posted))    # pylint: disable=protected-access
+
+    def write(self, source, length, target):
+        """Posts an RDMA write for the grader."""
+        self.post(hw.pack("remote_seg", address=target, rkey=self.key), hw.pack("data_seg", address=source, length=length, lkey=self.key))
+
+    def completion(self):
+        """Waits for the next CQE for the grader, and consumes it."""
+        memory, index = self.machine._memory, self.consumed     # pylint: disable=protected-access
+
+        def new():
+            entry = hw.unpack("cqe", memory.read(self.cq_ring + 64 * (index % (1 << self.cq_log_size)), 64))
+            return entry if entry["phase"] != (index >> self.cq_log_size) % 2 else None
+        entry = self.machine.wait_until(new, "no completion arrives")
+        self.consumed += 1
+        memory.write(self.cq_record, struct.pack("<I", self.consumed))
+        return entry
+
+    def connect(self, number, address=ADDRESS, mac=MAC, mtu="1024", timeout=18):
         """Moves the queue pair to RTS, connected to queue pair number."""
         self.modify(["PKEY_INDEX", "PORT", "ACCESS_FLAGS"], state="INIT", port=1, access=["REMOTE_WRITE", "REMOTE_READ"])
         self.modify(["AV", "PATH_MTU", "RQ_PSN", "MIN_RNR_TIMER", "MAX_DEST_RD_ATOMIC", "DEST_QPN"], state="RTR", path_mtu=mtu,
                     rq_psn=0, dest_qpn=number, min_rnr_timer=1, max_dest_rd_atomic=1,
                     av={"dgid": driver.gid_of(address), "dmac": mac, "hop_limit": 64})
-        self.modify(["TIMEOUT", "RETRY_CNT", "RNR_RETRY", "SQ_PSN", "MAX_RD_ATOMIC"], state="RTS", timeout=18, retry_cnt=7,
+        self.modify(["TIMEOUT", "RETRY_CNT", "RNR_RETRY", "SQ_PSN", "MAX_RD_ATOMIC"], state="RTS", timeout=timeout, retry_cnt=7,
                     rnr_retry=7, sq_psn=0, max_rd_atomic=1)
 
 
