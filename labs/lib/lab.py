@@ -330,14 +330,14 @@ class Endpoint:
         memory.write(self.cq_record, struct.pack("<I", self.consumed))
         return entry
 
-    def connect(self, number, address=ADDRESS, mac=MAC, mtu="1024", timeout=18):
+    def connect(self, number, address=ADDRESS, mac=MAC, mtu="1024", timeout=18, psn=0):
         """Moves the queue pair to RTS, connected to queue pair number."""
         self.modify(["PKEY_INDEX", "PORT", "ACCESS_FLAGS"], state="INIT", port=1, access=["REMOTE_WRITE", "REMOTE_READ"])
         self.modify(["AV", "PATH_MTU", "RQ_PSN", "MIN_RNR_TIMER", "MAX_DEST_RD_ATOMIC", "DEST_QPN"], state="RTR", path_mtu=mtu,
                     rq_psn=0, dest_qpn=number, min_rnr_timer=1, max_dest_rd_atomic=1,
                     av={"dgid": driver.gid_of(address), "dmac": mac, "hop_limit": 64})
         self.modify(["TIMEOUT", "RETRY_CNT", "RNR_RETRY", "SQ_PSN", "MAX_RD_ATOMIC"], state="RTS", timeout=timeout, retry_cnt=7,
-                    rnr_retry=7, sq_psn=0, max_rd_atomic=1)
+                    rnr_retry=7, sq_psn=psn, max_rd_atomic=1)
 
 
 class Setup:
