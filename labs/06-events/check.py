@@ -119,10 +119,17 @@ def stage_2(machine, program):
 
 def waited(place, number):
     """Calls wait(), which must return completion number. Explains a sleep without end."""
+    place.machine.accesses.clear()
     try:
         got = place.waiter.wait()
     except Timeout as error:
         place.machine.settle()
+        expect(any(one[0] == "bar-write" and one[1:3] == (2, 0x18) for one in place.machine.accesses),
+               "wait() sleeps without a request for an event: call arm() before machine.sleep().")
+        read = place.waiter.events_read
+        eqe = place.machine.mem_read(place.setup.eq_ring + 16 * (read % (1 << EQ_LOG)), 16)
+        expect(eqe[15] >> 7 == (read >> EQ_LOG) % 2, "wait() sleeps forever: the EQ has an event, but its interrupt has passed. Call read_events() after each sleep, because "
+                                                     "an interrupt disarms the EQ.")
         ring = place.machine.mem_read(place.cq.ring + 64 * (number % (1 << place.cq.log_size)), 64)
         if ring[63] >> 7 != (number >> place.cq.log_size) % 2:
             raise Fail(f"wait() sleeps forever: CQE {number} is in the ring, but its event has passed. An event stands for all CQEs that are in the ring when "
@@ -135,7 +142,6 @@ def stage_3(machine, program):
     """Sleep until a completion arrives."""
     place = Place(machine, program)
     for number in range(20):
-        machine.accesses.clear()
         place.at_sleep(place.message)
         waited(place, number)
         sleeps = sum(one[0] == "sleep" for one in machine.accesses)
