@@ -56,6 +56,12 @@ def program_of(folder):
     return next(path for path in sorted(folder.glob("*.py")) if path.name != "check.py")
 
 
+def builds(folder):
+    """Returns the commands that build what a lab needs: the device, and the simulator for the labs that call simulate()."""
+    tool = str(LABS.parent / "tools/build-qemu")
+    return [[tool], [tool, "--tests=unit"]] if "simulate" in (folder / "check.py").read_text(encoding="utf-8") else [[tool]]
+
+
 def load(path, name):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)

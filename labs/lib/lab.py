@@ -8,6 +8,8 @@
 """One qrnic, as a driver sees it."""
 
 import collections
+import csv
+import json
 import os
 import re
 import socket
@@ -282,6 +284,30 @@ def blocks(raw):
         shape = packet[0] & ~0x20 if packet[0] & 0x1f == 0 else packet[0]
         address = int.from_bytes(packet[8:header], "big") if packet[0] & 0x1f == 0 else 0
         yield Transaction(name.get(shape, "other"), address, packet[header:], keys), at
+
+
+Simulated = collections.namedtuple("Simulated", "bytes sent lost retransmissions timeouts")
+
+
+def simulate(scenario):
+    """Runs a scenario of tools/simulate (chapter The network simulator), a map. Returns the sums over all flows, links and nodes.
+
+    Members: bytes of complete messages, frames that nodes sent, frames that links lost, packets that were retransmitted, timeouts.
+    """
+    need(isinstance(scenario, dict), f"simulate({scenario!r}): a scenario is a map")
+    with tempfile.TemporaryDirectory(prefix="qrnic-lab-") as place:
+        path = Path(place) / "scenario.yaml"
+        path.write_text(json.dumps(scenario), encoding="utf-8")         # JSON is YAML
+        done = subprocess.run([ROOT / "tools/simulate", "--no-build", "--out", f"{place}/out", str(path)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        need(done.returncode == 0, f"the simulator rejects the scenario: {done.stdout.strip()[-600:]}")
+
+        def rows(name):
+            with open(f"{place}/out/scenario/{name}.csv", encoding="utf-8", newline="") as file:
+                return list(csv.DictReader(file))
+        nodes = rows("node")
+        return Simulated(sum(int(row["bytes"]) for row in rows("rate")), int(rows("total")[0]["frames"]), int(rows("total")[0]["lost"]),
+                         sum(int(row["retransmissions"]) for row in nodes), sum(int(row["timeouts"]) for row in nodes))
 
 
 class Endpoint:

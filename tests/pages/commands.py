@@ -118,6 +118,7 @@ TABLE = {
     "make -C labs/05-translate grade": Run("boot", status=2),
     "make -C labs/06-events grade": Run("boot", status=2),
     "make -C labs/07-transport grade": Run("boot", status=2),
+    "make -C labs/08-loss grade": Run("boot", status=2),
     "make -C labs/11-gather grade": Run("boot", status=2),
     # guests.md
     "make shell": Run("boot", pty="exit"),
