@@ -311,7 +311,7 @@ def simulate(scenario):
 
 
 class Endpoint:
-    """A queue pair of type RC with its rings and records: the objects that lab 3 begins with.
+    """A queue pair of type RC with its rings and records: the objects that labs 3 to 7 and 11 begin with.
 
     Members: number, sq, sq_record, rq, rq_record, log_size; cq, cq_ring, cq_record, cq_log_size; key.
     """
