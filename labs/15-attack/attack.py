@@ -1,57 +1,13 @@
 # Lab 15: attack: a peer without a valid key. The text is README.md.
 # SPDX-License-Identifier: GPL-2.0-or-later
-import collections
-import socket
 import struct
-import zlib
 
-from lab import Todo
+from lab import Todo, solution
 
-DEVICE_MAC, PEER_MAC = bytes.fromhex("525400000001"), bytes.fromhex("525400000002")
-DEVICE_IP, PEER_IP = socket.inet_aton("10.0.0.1"), socket.inet_aton("10.0.0.2")
-IPV4, UDP, ROCE_PORT = 0x0800, 17, 4791
-ETHERNET_SIZE, IP_SIZE, UDP_SIZE, BTH_SIZE = 14, 20, 8, 12
+PEER = solution("07-transport")
+frame, parse = PEER.frame, PEER.parse
 WRITE_ONLY, READ_REQUEST, READ_RESPONSE_ONLY, ACKNOWLEDGE = 0x0a, 0x0c, 0x10, 0x11      # opcodes
 NAK_SEQUENCE = 0x60             # syndrome of a NAK PSN sequence error
-PSN_MASK = (1 << 24) - 1
-
-# payload is all behind the BTH: an AETH, too, if the packet has one
-Packet = collections.namedtuple("Packet", "opcode qp ack_request psn payload")
-
-
-def icrc(packet):
-    """Returns the 4 bytes of the ICRC. packet begins with the IP header, and ends before the ICRC."""
-    masked = bytearray(b"\xff" * 8 + packet)
-    for at in (1, 8, 10, 11, 26, 27, 32):       # TOS, TTL, IP checksum, UDP checksum, reserved byte of the BTH
-        masked[8 + at] = 0xff
-    return struct.pack("<I", zlib.crc32(masked))
-
-
-def frame(transport, source=PEER_IP):
-    """Returns a frame to the device. transport is all from the BTH on, without ICRC."""
-    length = len(transport) + 4
-    udp = struct.pack(">HHHH", 0xc000, ROCE_PORT, UDP_SIZE + length, 0)
-    ip = struct.pack(">BBHHHBBH", 0x45, 0, IP_SIZE + UDP_SIZE + length, 0, 0x4000, 64, UDP, 0) + source + DEVICE_IP
-    total = sum(struct.unpack(">10H", ip))
-    total = (total & 0xffff) + (total >> 16)
-    ip = ip[:10] + struct.pack(">H", ~(total + (total >> 16)) & 0xffff) + ip[12:]
-    packet = ip + udp + transport
-    return DEVICE_MAC + PEER_MAC + struct.pack(">H", IPV4) + packet + icrc(packet)
-
-
-def parse(data):
-    """Returns the Packet in a frame, or None if the frame is no RoCE packet or its ICRC is wrong."""
-    packet = data[ETHERNET_SIZE:]
-    if len(packet) < IP_SIZE + UDP_SIZE + BTH_SIZE + 4 or data[12:14] != struct.pack(">H", IPV4) or packet[9] != UDP:
-        return None
-    if struct.unpack_from(">H", packet, IP_SIZE + 2)[0] != ROCE_PORT:
-        return None
-    packet = packet[:struct.unpack_from(">H", packet, 2)[0]]    # an Ethernet frame may have padding
-    if icrc(packet[:-4]) != packet[-4:]:
-        return None
-    bth = packet[IP_SIZE + UDP_SIZE:]
-    pad = bth[1] >> 4 & 3
-    return Packet(bth[0], int.from_bytes(bth[5:8], "big"), bool(bth[8] >> 7), int.from_bytes(bth[9:12], "big"), bth[BTH_SIZE:len(bth) - 4 - pad])
 
 
 def bth(opcode, qp, psn, pad=0):

@@ -6,7 +6,6 @@
 # fails by an exception: Fail with an explanation, or any exception of the student's program, which is explained here.
 """Stages, their limits and their messages."""
 
-import importlib.util
 import os
 import re
 import signal
@@ -60,14 +59,6 @@ def builds(folder):
     """Returns the commands that build what a lab needs: the device, and the simulator for the labs that call simulate()."""
     tool = str(LABS.parent / "tools/build-qemu")
     return [[tool], [tool, "--tests=unit"]] if "simulate" in (folder / "check.py").read_text(encoding="utf-8") else [[tool]]
-
-
-def load(path, name):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def place_of(error, path):
@@ -134,10 +125,10 @@ def show(text):
 
 def child(folder, path, limit):
     """Runs the stages; returns the exit status."""
-    checks = load(folder / "check.py", "check")
+    checks = lab.load(folder / "check.py", "check")
     stages = sorted((name for name in vars(checks) if re.fullmatch(r"stage_\d+", name)), key=lambda name: int(name[6:]))
     held = []
-    error = attempt(lambda: held.append(load(path, "program")), limit)
+    error = attempt(lambda: held.append(lab.load(path, "program")), limit)
     if error:
         print(f"{path.name} cannot be loaded")
         show(explain(error, path, limit) if isinstance(error, (Late, lab.Todo, SystemExit)) else syntax(error, path))

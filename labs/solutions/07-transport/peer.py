@@ -24,11 +24,11 @@ def icrc(packet):
     return struct.pack("<I", zlib.crc32(masked))
 
 
-def frame(transport):
-    """Returns a frame from the peer to the device. transport is all from the BTH on, without ICRC."""
+def frame(transport, source=PEER_IP):
+    """Returns a frame to the device. transport is all from the BTH on, without ICRC."""
     length = len(transport) + 4
     udp = struct.pack(">HHHH", 0xc000, ROCE_PORT, UDP_SIZE + length, 0)
-    ip = struct.pack(">BBHHHBBH", 0x45, 0, IP_SIZE + UDP_SIZE + length, 0, 0x4000, 64, UDP, 0) + PEER_IP + DEVICE_IP
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, IP_SIZE + UDP_SIZE + length, 0, 0x4000, 64, UDP, 0) + source + DEVICE_IP
     total = sum(struct.unpack(">10H", ip))
     total = (total & 0xffff) + (total >> 16)
     ip = ip[:10] + struct.pack(">H", ~(total + (total >> 16)) & 0xffff) + ip[12:]
