@@ -48,6 +48,9 @@ MISTAKES = (
     (3, 4, "3 << 16, self.producer, 0)", "3 << 16, 0, 0)"),
     (3, 4, "expected = 1 - (self.consumer >> self.qp.cq_log_size) % 2", "expected = 1"),
     (3, 4, '        self.machine.mem_write(self.qp.cq_record, struct.pack("<I", self.consumer))\n', ""),
+    (13, 2, "range(first, last + 1)", "range(first, first + 1)"),
+    (13, 5, "            break\n", ""),
+    (13, 5, "(timer if timer == 0 or timer > 13 else 13)", "timer"),
 )
 
 # Faults of a source of slides: the source, and a part of the message. The last ones are found in the browser.
