@@ -134,7 +134,7 @@ def child(folder, path, limit):
         show(explain(error, path, limit) if isinstance(error, (Late, lab.Todo, SystemExit)) else syntax(error, path))
         return 1
     lab.PATIENCE = min(lab.PATIENCE, max(1, limit - 1))
-    bench = lab.Bench()
+    bench = lab.Bench(*getattr(checks, "OPTIONS", ()))
     try:
         for number, name in enumerate(stages, 1):
             check = getattr(checks, name)

@@ -387,7 +387,8 @@ class Setup:
     Members: machine, pd, eq, eq_ring, key, left, right.
     """
 
-    def __init__(self, machine, connected=True, **sizes):
+    def __init__(self, machine, connected=True, contexts=False, **sizes):
+        """contexts: gives the device memory for the contexts that its cache has no room for."""
         a = machine._adapter                    # pylint: disable=protected-access
         self.machine, self.adapter = machine, a
         machine.config_write(4, driver.MEMORY_ENABLE | driver.BUS_MASTER, 2)
@@ -395,6 +396,10 @@ class Setup:
         machine.wait_until(lambda: a.register("STATUS") & hw.field("STATUS", "READY"), "the device is not ready")
         a.enable_msix()
         a.enable_commands()
+        if contexts:
+            a.command("QUERY_CONTEXTS")
+            size = a.output("context_attr")["images"] * hw.constant("CONTEXT_IMAGE_SIZE")
+            a.command("SET_CONTEXTS", data=hw.pack("context_memory", memory={"root": machine.mem_alloc(size, 4096)}, length=size))
         self.eq, self.eq_ring = a.event_queue("COMPLETION", 1)
         self.pd = a.command("ALLOC_PD")
         self.key = a.command("CREATE_MKEY", data=hw.pack("mkey_ctx", type="DMA", access=["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"],
