@@ -262,7 +262,8 @@ enum qrnic_syndrome {
 #define QRNIC_CAP_ADAPTIVE_ROUTING 0x0000040000000000ull
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
 #define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
-#define QRNIC_CAP_ALL 0x00001fffffffffffull
+#define QRNIC_CAP_EVENT_INDEX 0x0000200000000000ull
+#define QRNIC_CAP_ALL 0x00003fffffffffffull
 
 /*
  * Options of a connection; an option that has a capability is in force if
@@ -356,7 +357,7 @@ struct qrnic_doorbell {
  */
 struct qrnic_queue_record {
 	__le32 producer;
-	__le32 rsvd0;
+	__le32 event;
 };
 
 /* Doorbell record of a CQ */

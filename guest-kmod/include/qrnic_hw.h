@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 9u
+#define QRNIC_HW_VERSION_MINOR 10u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -526,7 +526,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_ADAPTIVE_ROUTING 0x0000040000000000ull
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
 #define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
-#define QRNIC_CAP_ALL 0x00001fffffffffffull
+#define QRNIC_CAP_EVENT_INDEX 0x0000200000000000ull
+#define QRNIC_CAP_ALL 0x00003fffffffffffull
 
 /*
  * Rights of memory keys, and rights that a QP grants to remote requests
@@ -562,7 +563,8 @@ enum qrnic_link_state {
 #define QRNIC_QPF_SCATTER_FCS 0x00000004u
 #define QRNIC_QPF_SOURCE_QPN 0x00000008u
 #define QRNIC_QPF_RECEIVE_ONLY 0x00000010u
-#define QRNIC_QPF_ALL 0x0000001fu
+#define QRNIC_QPF_EVENT_INDEX 0x00000020u
+#define QRNIC_QPF_ALL 0x0000003fu
 
 /* Flags of dynamic_attr */
 #define QRNIC_DYNAMICF_FULL 0x00000001u
@@ -807,6 +809,7 @@ enum qrnic_counter {
 	QRNIC_COUNTER_DOORBELLS_DROPPED,
 	QRNIC_COUNTER_DOORBELL_RECOVERIES,
 	QRNIC_COUNTER_RECORD_READS,
+	QRNIC_COUNTER_EVENT_WRITES,
 	QRNIC_COUNTER_WQE_FETCHES,
 	QRNIC_COUNTER_WQEBB_FETCHED,
 	QRNIC_COUNTER_DIRECT_WQE_USED,
@@ -997,6 +1000,7 @@ enum qrnic_counter {
 	X(doorbells_dropped, shared) \
 	X(doorbell_recoveries, shared) \
 	X(record_reads, queue) \
+	X(event_writes, queue) \
 	X(wqe_fetches, queue) \
 	X(wqebb_fetched, queue) \
 	X(direct_wqe_used, queue) \
@@ -1333,19 +1337,19 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_eq_doorbell, index) ==
  */
 struct qrnic_queue_record {
 	__le32 producer;
-	__le32 rsvd0;
+	__le32 event;
 };
 
 #define QRNIC_QUEUE_RECORD_BYTES 8u
 #define QRNIC_QUEUE_RECORD_PRODUCER_OFFSET 0u
-#define QRNIC_QUEUE_RECORD_RSVD0_OFFSET 4u
+#define QRNIC_QUEUE_RECORD_EVENT_OFFSET 4u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_queue_record) == QRNIC_QUEUE_RECORD_BYTES,
 		"size of queue_record");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_queue_record, producer) ==
 		QRNIC_QUEUE_RECORD_PRODUCER_OFFSET, "queue_record.producer");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_queue_record, rsvd0) ==
-		QRNIC_QUEUE_RECORD_RSVD0_OFFSET, "queue_record.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_queue_record, event) ==
+		QRNIC_QUEUE_RECORD_EVENT_OFFSET, "queue_record.event");
 
 /* Doorbell record of a CQ */
 struct qrnic_cq_record {

@@ -105,7 +105,7 @@ struct QrnicDevice {
     bool cap_tag_matching;
     bool cap_context_cache, cap_priority, cap_dynamic;
     bool cap_selective_repeat, cap_adaptive_routing;
-    bool cap_shared_connection, cap_congestion_control;
+    bool cap_shared_connection, cap_congestion_control, cap_event_index;
     bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
     bool cap_cq_resize, cap_cq_moderation, cap_srq_resize, cap_flow;
     bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn;

@@ -82,6 +82,10 @@ static void test_refused(void)
             QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_SOURCE_QPN_OFFSET);
     refused(&r, QRNIC_QPT_UD, QRNIC_QPF_SOURCE_QPN, QRNIC_MULTICAST_QPN - 1,
             QRNIC_ST_OK, 0);
+    refused(&r, QRNIC_QPT_RAW_PACKET,
+            QRNIC_QPF_EVENT_INDEX | QRNIC_QPF_RECEIVE_ONLY, 0,
+            QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_FLAGS_OFFSET);
+    refused(&r, QRNIC_QPT_RC, QRNIC_QPF_EVENT_INDEX, 0, QRNIC_ST_OK, 0);
     rig_stop(&r);
 }
 
@@ -89,8 +93,10 @@ static void test_off(void)
 {
     Rig r;
 
-    rig_start(&r, "cap-source-qpn=off,cap-scatter-fcs=off,cap-eth-vlan=off",
-              NULL);
+    rig_start(&r, "cap-source-qpn=off,cap-scatter-fcs=off,cap-eth-vlan=off,"
+              "cap-event-index=off", NULL);
+    refused(&r, QRNIC_QPT_RC, QRNIC_QPF_EVENT_INDEX, 0, QRNIC_ST_NOT_SUPPORTED,
+            QRNIC_QP_CTX_FLAGS_OFFSET);
     refused(&r, QRNIC_QPT_UD, QRNIC_QPF_SOURCE_QPN, SOURCE,
             QRNIC_ST_NOT_SUPPORTED, QRNIC_QP_CTX_FLAGS_OFFSET);
     refused(&r, QRNIC_QPT_RAW_PACKET, QRNIC_QPF_SCATTER_FCS, 0,

@@ -388,7 +388,7 @@ static void producer_back(Tags *x)
 
 static void record_reserved(Tags *x)
 {
-    qtest_writel(x->r.d->qts, x->record + QRNIC_QUEUE_RECORD_RSVD0_OFFSET, 1);
+    qtest_writel(x->r.d->qts, x->record + QRNIC_QUEUE_RECORD_EVENT_OFFSET, 1);
 }
 
 static void test_broken_index(void)

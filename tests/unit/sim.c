@@ -132,7 +132,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_SELECTIVE_REPEAT |
                         QRNIC_CAP_ADAPTIVE_ROUTING |
                         QRNIC_CAP_SHARED_CONNECTION |
-                        QRNIC_CAP_CONGESTION_CONTROL |
+                        QRNIC_CAP_CONGESTION_CONTROL | QRNIC_CAP_EVENT_INDEX |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,

@@ -301,6 +301,7 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
     qp->cnp_next = 0;
     qp->sq_draining = false;
     qp->sq_rung = false;
+    qp->sq_asleep = true;
     qp->sq_flush_owed = false;
     qp->comm_established = false;
     qp->peer_options = 0;

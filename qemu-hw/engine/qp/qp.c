@@ -148,14 +148,19 @@ static QrnicResult flags_check(QrnicEngine *e, const QrnicQpCtx *in)
         { QRNIC_QPF_VLAN_STRIP, QRNIC_CAP_ETH_VLAN },
         { QRNIC_QPF_SCATTER_FCS, QRNIC_CAP_SCATTER_FCS },
         { QRNIC_QPF_RECEIVE_ONLY, QRNIC_CAP_RSS },
+        { QRNIC_QPF_EVENT_INDEX, QRNIC_CAP_EVENT_INDEX },
     };
     bool sources = in->flags & QRNIC_QPF_SOURCE_QPN;
+    uint8_t allowed = ops_of(e, in)->flags;
 
+    if (ops_of(e, in)->has_sq && !(in->flags & QRNIC_QPF_RECEIVE_ONLY)) {
+        allowed |= QRNIC_QPF_EVENT_INDEX;
+    }
     for (unsigned i = 0; i < ARRAY_SIZE(rule); i++) {
         if (!(in->flags & rule[i].flag)) {
             continue;
         }
-        if (!(ops_of(e, in)->flags & rule[i].flag)) {
+        if (!(allowed & rule[i].flag)) {
             return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_QP_CTX_FLAGS_OFFSET);
         }
         if (!(e->config.capabilities & rule[i].capability)) {
@@ -372,6 +377,8 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->db_page = in->db_page;
     qp->sq.record = in->sq_record;
     qp->sq.log_size = in->sq_log_size;
+    qp->sq.has_event = in->flags & QRNIC_QPF_EVENT_INDEX;
+    qp->sq_asleep = true;
     qp->rq.record = in->rq_record;
     qp->rq.log_size = in->rq_log_size;
     qp->rq.log_stride = in->rq_log_stride;

@@ -169,6 +169,8 @@ struct QrnicQp {
     uint8_t level;              /* priority level */
     /* SQ doorbell rung; the scheduler reads the record later */
     bool sq_rung;
+    /* work_queue.c: with event index, a doorbell announces the next WQE */
+    bool sq_asleep;
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
     /* Members of rate/pace.c */
@@ -214,7 +216,8 @@ struct QrnicStates {
  */
 struct QrnicQpOps {
     uint64_t capability;        /* QRNIC_CAP_* that the type needs */
-    uint8_t flags;              /* QRNIC_QPF_* that the type allows */
+    /* QRNIC_QPF_* that the type allows; EVENT_INDEX is allowed with has_sq */
+    uint8_t flags;
     /*
      * number of the only queue pair of this type, which only the kernel may
      * create; 0: any number

@@ -84,6 +84,19 @@ QrnicTake qrnic_sq_refetch(QrnicEngine *e, QrnicQp *qp, uint32_t index,
  */
 bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
 /**
+ * qrnic_sq_sleep:
+ * @e: engine
+ * @qp: queue pair that cannot send now
+ *
+ * Requests a doorbell for the next WQE by the event index, if all known WQEs
+ * are consumed. With known WQEs left, the queue pair is scheduled later anyway.
+ * The scheduler calls this function before it forgets the queue pair.
+ *
+ * Returns: true if the queue pair must be scheduled again, because software has
+ * posted a WQE in the meantime
+ */
+bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp);
+/**
  * qrnic_sq_direct:
  * @e: engine
  * @qp: queue pair

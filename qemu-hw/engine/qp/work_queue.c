@@ -75,6 +75,9 @@ static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
 
     qrnic_record_read(e, wq, sq ? "SQ" : "RQ", qp->number,
                       sq ? wq->completed : wq->consumer, 1u << wq->log_size);
+    if (sq && wq->producer != wq->consumer) {
+        qp->sq_asleep = false;
+    }
 }
 
 /*
@@ -107,6 +110,32 @@ bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread)
         record_read(e, qp, &qp->sq);
     }
     return qp->sq.bad_record || qp->sq.producer != qp->sq.consumer;
+}
+
+bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicWorkQueue *sq = &qp->sq;
+
+    if (!sq->has_event || qp->sq_asleep || sq->bad_record ||
+        sq->producer != sq->consumer) {
+        return false;
+    }
+    /*
+     * The read comes after the write, because software that has not seen the
+     * new event index rings no doorbell. The record then has its new producer
+     * index.
+     */
+    qrnic_event_write(e, sq, qp->number);
+    record_read(e, qp, sq);
+    /*
+     * A flush ignores a bad record. Otherwise each flush would read the record
+     * again, without end.
+     */
+    if (qp->state == QRNIC_QPS_ERR || qp->state == QRNIC_QPS_SQE) {
+        sq->bad_record = QRNIC_SYN_NONE;
+    }
+    qp->sq_asleep = !sq->bad_record && sq->producer == sq->consumer;
+    return !qp->sq_asleep;
 }
 
 /* Returns the blocks of the WQE at p; 0 if its length is invalid. */
@@ -400,5 +429,6 @@ bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
     sq->fetched = index;
     sq->fetched_count = wqebbs;
     sq->producer = producer;
+    qp->sq_asleep = false;
     return true;
 }

@@ -466,6 +466,8 @@ struct QrnicWorkQueue {
     QrnicFetch *fetch;          /* buffer of the prefetched blocks, or NULL */
     /* enum qrnic_syndrome; reported for the next WQE */
     uint8_t bad_record;
+    /* SQ with QPF_EVENT_INDEX: word 1 of the record is the event index */
+    bool has_event;
     QrnicStream *stream;        /* state of a streaming RQ or SRQ, else NULL */
 };
 
@@ -501,6 +503,18 @@ void qrnic_fetch_put(QrnicEngine *e, QrnicWorkQueue *wq);
  */
 void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
                        uint32_t number, uint32_t done, uint32_t room);
+/**
+ * qrnic_event_write:
+ * @e: the engine
+ * @wq: the SQ, which has an event index
+ * @number: number of the queue pair
+ *
+ * Writes the known producer index as the event index, so that software rings
+ * the doorbell for the next WQE. Software may have posted that WQE before it
+ * could read the index, so the caller must read the record again. Sets
+ * wq->bad_record if the record is not writable.
+ */
+void qrnic_event_write(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t number);
 /**
  * qrnic_slots_read:
  * @e: the engine

@@ -12,6 +12,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
 
@@ -68,7 +69,9 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
         wq->bad_record = QRNIC_SYN_WQE_FETCH;
         return;
     }
-    if (!qrnic_queue_record_unpack(&record, raw)) {
+    qrnic_queue_record_unpack(&record, raw);
+    /* The guest can write the event index, so the device never uses it. */
+    if (record.event && !wq->has_event) {
         qrnic_guest_error(e, QRNIC_GE_RECORD_VALUE, queue, number,
                           "reserved bits of the record are set");
         wq->bad_record = QRNIC_SYN_PRODUCER;
@@ -86,6 +89,23 @@ void qrnic_record_read(QrnicEngine *e, QrnicWorkQueue *wq, const char *queue,
         return;
     }
     wq->producer = record.producer;
+}
+
+void qrnic_event_write(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t number)
+{
+    uint8_t raw[sizeof(uint32_t)];
+    bool ok;
+
+    stl_le_p(raw, wq->producer);
+    qrnic_add(e, QRNIC_COUNTER_EVENT_WRITES, 1);
+    qrnic_use(e, QRNIC_USE_RECORD, number, wq->producer);
+    ok = qrnic_dma_write(e, wq->record + QRNIC_QUEUE_RECORD_EVENT_OFFSET, raw,
+                         sizeof(raw));
+    qrnic_use_end(e);
+    trace_qrnic_event_write(e->config.name, number, wq->producer, ok);
+    if (!ok) {
+        wq->bad_record = QRNIC_SYN_WQE_FETCH;
+    }
 }
 
 bool qrnic_entry_write(QrnicEngine *e, QrnicPages *ring, uint32_t slot,

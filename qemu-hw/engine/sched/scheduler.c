@@ -112,6 +112,9 @@ static void take_up(QrnicEngine *e, QrnicQp *qp)
     } else {
         list = qp->ops->transmit(e, qp, QP_QUANTUM);
     }
+    if (list == QRNIC_LIST_NONE && qrnic_sq_sleep(e, qp)) {
+        list = QRNIC_LIST_READY;
+    }
     qrnic_schedule_again(e, qp, list);
     qrnic_context_unpin(e, qp);
     qrnic_work_for(e, 0, 0);
