@@ -8,6 +8,7 @@ SPDX-License-Identifier: GPL-2.0-or-later
 """
 
 import os
+import re
 import struct
 import sys
 
@@ -68,8 +69,8 @@ class Packet:
 class Reader:
     """Reads one pcapng file: blocks(), then packets()."""
 
-    def __init__(self, path, partial):
-        self.path, self.partial, self.interfaces, self.order = path, partial, [], "<"
+    def __init__(self, path, partial, version):
+        self.path, self.partial, self.version, self.interfaces, self.order = path, partial, version, [], "<"
 
     def fail(self, text):
         raise CaptureError(f"{self.path}: {text}")
@@ -114,6 +115,14 @@ class Reader:
             yield code, body[at + 4:at + 4 + size]
             at += 4 + (size + 3) // 4 * 4
 
+    def check_version(self, description):
+        """Fails if the interface is of a version whose packets may have another meaning. Minor versions only add."""
+        match = re.fullmatch(r"qrnic hardware interface (\d+)\.(\d+)", description.rstrip(b"\0").decode(errors="replace"))
+        theirs = match and (int(match[1]), int(match[2]))
+        if theirs and (theirs[0] != self.version[0] or theirs[1] > self.version[1]):
+            self.fail(f"the capture is of hardware interface {theirs[0]}.{theirs[1]}, this tool of {self.version[0]}.{self.version[1]}: "
+                      "use the tool of the version that made the capture")
+
     def packets(self):
         number = 0
         try:
@@ -121,6 +130,7 @@ class Reader:
                 for kind, body in self.blocks(file):
                     if kind == INTERFACE and len(body) >= 8:
                         options = dict(self.options(body, 8))
+                        self.check_version(options.get(3, b""))
                         name = options.get(2, b"").rstrip(b"\0").decode(errors="replace")
                         unit = options.get(9, b"\6")[:1] or b"\6"
                         self.interfaces.append((name, struct.unpack_from(f"{self.order}H", body)[0], 10 ** max(0, 9 - (unit[0] & 0x7f))))
@@ -151,6 +161,7 @@ class Names:
         if not contract:
             raise CaptureError("the names of the contract need PyYAML: install python3-yaml")
         spec = contract.load(os.path.join(SPEC, "qrnic-hw.yaml"))
+        self.version = spec.version["major"], spec.version["minor"]
         self.enums = {name: {value["value"]: value["name"] for value in enum["values"]} for name, enum in spec.enums.items()}
         self.constants = {value["name"]: value["value"] for group in spec.constants.values() for value in group["values"]}
         self.registers = {register["offset"]: register["name"] for register in spec.registers["list"]}
@@ -315,7 +326,7 @@ def text_of(event, names):
             f"{'config' if event.kind == 'config' else 'BAR'} {values['offset']:#x}"
         value = f" = {int.from_bytes(data, 'little'):#x}" if 0 < len(data) <= 8 else ""
         return f"{verb} {where}{value}"
-    what = {"record": f"software doorbell of queue {values.get('object')}", "cq-record": f"record of CQ {values.get('object')}",
+    what = {"record": f"doorbell record of queue {values.get('object')}", "cq-record": f"doorbell record of CQ {values.get('object')}",
             "data": f"{event.bytes} bytes of data", "receive-wqe": f"receive WQE {index}", "tag-op": f"tag operation {index}",
             "page-list": f"page list, {event.bytes} bytes", "context": f"context of QP {values.get('object')}",
             "mailbox": f"mailbox, {event.bytes} bytes"}.get(event.kind, f"{event.kind} {index}")
@@ -348,16 +359,17 @@ def match_frames(events, devices):
 
 
 def mark_retransmissions(events):
-    """Marks each sent request whose PSN is not beyond all PSNs of its queue pair so far."""
+    """Marks each request whose PSN is not beyond all PSNs of its queue pair and direction so far."""
     highest = {}
     for event in events:
         if event.kind != "frame" or event.bth is None:
             continue
         opcode, target, psn = bth(event)
-        response = opcode & 0x1f in RESPONSES or opcode == 0x81
-        queue = event.device, target if response else event.get("qp")
-        # A READ request covers the PSNs of its responses, so these count, too.
-        if event.sent == response or (response and opcode & 0x1f in (0x11, 0x1f)) or opcode >> 5 == 3:
+        response = opcode & 0x1f in RESPONSES
+        ours = event.sent != response       # the device is the requester
+        queue = event.device, ours, event.get("qp") if event.sent else target
+        # A READ request covers the PSNs of its responses, so these count, too. Datagrams are never retransmitted.
+        if (response and opcode & 0x1f in (0x11, 0x1f)) or opcode >> 5 == 3 or opcode == 0x81:
             continue
         before = highest.get(queue)
         ahead = before is None or 0 < (psn - before) & 0xffffff < 0x800000
@@ -422,9 +434,9 @@ def assign_operations(events):
 
 def read(paths, partial=False):
     """Returns the devices of the captures, and all their events in the order of time."""
-    devices = []
+    devices, names = [], Names()
     for path in paths:
-        reader, mine = Reader(path, partial), []
+        reader, mine = Reader(path, partial, names.version), []
         for packet in reader.packets():
             pair = packet.interface // 2
             while len(mine) <= pair:
@@ -441,7 +453,6 @@ def read(paths, partial=False):
             device.name = stem if len(mine) == 1 else f"{reader.interfaces[2 * pair][0].removesuffix('-wire') or stem}-{pair + 1}"
         devices += mine
     events = sorted((event for device in devices for event in device.events), key=lambda event: event.start)
-    names = Names()
     match_frames(events, devices)
     mark_retransmissions(events)
     mark_losses(events)

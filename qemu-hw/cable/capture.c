@@ -27,6 +27,7 @@
 #define ORDER 0x1a2b3c4du
 #define OPTION_COMMENT 1        /* option of any block */
 #define OPTION_NAME 2           /* options of an interface block */
+#define OPTION_DESCRIPTION 3
 #define OPTION_RESOLUTION 9
 #define NANOSECONDS 9           /* unit of time: 10^-9 s */
 #define OPTION_FLAGS 2          /* option of a packet block */
@@ -34,6 +35,13 @@
 #define FLAG_OUTBOUND 2u
 #define OPTION_DROPPED 5        /* option of a statistics block */
 #define NAME_MAX_BYTES 64
+
+/*
+ * Readers of the file compare the version. The description of an interface has
+ * it, because a merged file keeps the interfaces of its sources.
+ */
+#define VERSION_TEXT "qrnic hardware interface %u.%u"
+#define VERSION_BYTES 32
 
 /* Maximum of bytes in the queue */
 #define QUEUE_BYTES (64u << 20)
@@ -57,6 +65,8 @@ typedef struct InterfaceBlock {
     uint32_t snap_length;       /* 0: whole frames */
     Option name;
     char text[NAME_MAX_BYTES];
+    Option description;
+    char version[VERSION_BYTES];
     Option resolution;
     uint8_t exponent, fill[3];
     Option end;
@@ -89,7 +99,8 @@ typedef struct StatisticsBlock {
 
 QEMU_BUILD_BUG_ON(sizeof(StatisticsBlock) != 40);
 QEMU_BUILD_BUG_ON(sizeof(SectionBlock) != 28);
-QEMU_BUILD_BUG_ON(sizeof(InterfaceBlock) != 36 + NAME_MAX_BYTES);
+QEMU_BUILD_BUG_ON(sizeof(InterfaceBlock) != 40 + NAME_MAX_BYTES +
+                  VERSION_BYTES);
 QEMU_BUILD_BUG_ON(sizeof(PacketHead) != 28);
 QEMU_BUILD_BUG_ON(sizeof(PacketTail) != 16);
 
@@ -117,13 +128,16 @@ bool qrnic_capture_interface(QrnicCapture *c, const char *name, uint16_t link,
     InterfaceBlock interface = {
         .type = BLOCK_INTERFACE, .length = sizeof(interface),
         .link = link, .name = { OPTION_NAME, NAME_MAX_BYTES },
+        .description = { OPTION_DESCRIPTION, VERSION_BYTES },
         .resolution = { OPTION_RESOLUTION, 1 }, .exponent = NANOSECONDS,
         .length_again = sizeof(interface),
     };
     struct iovec iov = { &interface, sizeof(interface) };
 
-    /* The name is padded with zeros, so that all blocks have the same size. */
+    /* Zeros follow the texts, so that all blocks have the same size. */
     g_strlcpy(interface.text, name, sizeof(interface.text));
+    snprintf(interface.version, sizeof(interface.version), VERSION_TEXT,
+             QRNIC_HW_VERSION_MAJOR, QRNIC_HW_VERSION_MINOR);
     if (write_whole(c, &iov, 1)) {
         return true;
     }

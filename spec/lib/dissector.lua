@@ -126,7 +126,9 @@ local malformed = ProtoExpert.new("qrnic.truncated", "The packet is shorter than
 local no_comment = ProtoExpert.new("qrnic.no_comment", "The packet has no comment of a qrnic capture of this version",
     expert.group.UNDECODED, expert.severity.WARN)
 local refused = ProtoExpert.new("qrnic.unsupported_request", "The access failed: Unsupported Request", expert.group.RESPONSE_CODE, expert.severity.WARN)
-qrnic.experts = { malformed, no_comment, refused }
+local other_version = ProtoExpert.new("qrnic.other_version", "The capture is of another version of the hardware interface",
+    expert.group.UNDECODED, expert.severity.WARN)
+qrnic.experts = { malformed, no_comment, refused, other_version }
 
 -- Structures
 
@@ -393,6 +395,18 @@ end
 local comment_field = Field.new("frame.comment")
 local interface_field = Field.new("frame.interface_name")
 local interface_number = Field.new("frame.interface_id")
+local description_field = Field.new("frame.interface_description")
+
+-- Adds an expert item if the interface has a version that this dissector does not know. Minor versions only add.
+local function check_version(tree)
+    local description = description_field()
+    local major, minor = (description and tostring(description) or ""):match("^qrnic hardware interface (%d+)%.(%d+)$")
+    major, minor = tonumber(major), tonumber(minor)
+    if major and (major ~= constants.version_major or minor > constants.version_minor) then
+        tree:add_proto_expert_info(other_version, string.format("The capture is of hardware interface %d.%d, this dissector of %d.%d: " ..
+            "make the dissector with the device's version", major, minor, constants.version_major, constants.version_minor))
+    end
+end
 
 -- Returns the members of the comment: numbers for all but "use". A comment of another program may have any text, so
 -- the members of a comment that is not of this version are ignored.
@@ -655,6 +669,7 @@ function qrnic.dissector(tvb, pinfo, root)
     devices[interface] = devices[interface] or new_device()
     device = devices[interface]
     pinfo.cols.protocol = "qrnic"
+    check_version(tree)
     if tvb:len() < 12 then
         tree:add_proto_expert_info(malformed)
         pinfo.cols.info = "truncated TLP"

@@ -17,6 +17,7 @@ INK, PALE, MARK, GREY = "#1a1a1a", "#ffffff", "#e8f0fe", "#ececec"
 BIT, ROW, LEFT, TOP, MOST_ROWS = 24, 26, 52, 34, 40
 # Sequence charts
 LANE, STEP, HEAD = 230, 34, 46
+CROSS = "\u2715"      # end of an arrow whose packet is lost
 
 
 class Svg:
@@ -234,11 +235,15 @@ def sequence(figure, where):
         for end in ("from", "to"):
             need(step[end] in lanes, where, f"no lane {step[end]}")
         x1, x2 = middle[lanes.index(step["from"])], middle[lanes.index(step["to"])]
+        rows = str(step["text"]).count("\n") + 1
+        above = 9
         if step.get("lost"):
             x2 = x1 + (x2 - x1) * 0.6
-            svg.text(x2 + (8 if x2 > x1 else -8), y + 5, "\u2715", 14)
+            svg.text(x2 + (8 if x2 > x1 else -8), y + 5, CROSS, 14)
+            # The cross is higher than the line, and the background of a label at it would hide its upper half.
+            above = 8 + rows * 7 + 1
         svg.line(x1, y, x2, y, True, step.get("lost", False))
-        svg.label(round((x1 + middle[lanes.index(step["to"])]) / 2, 1), y - 9, step["text"], 11)
+        svg.label(round((x1 + middle[lanes.index(step["to"])]) / 2, 1), y - above, step["text"], 11)
     return svg.done()
 
 

@@ -75,15 +75,24 @@ static void capture_free(Capture *c)
     g_free(c);
 }
 
-/* Starts a rig with a capture. more: further properties, with a comma first */
-static Capture *capture_rig(Rig *r, const char *more)
+/*
+ * Starts a rig with a capture. more: further properties, with a comma first;
+ * attr: of the queue pair, or NULL
+ */
+static Capture *capture_rig_with(Rig *r, const char *more,
+                                 const QrnicQpAttr *attr)
 {
     Capture *c = capture_new();
     g_autofree char *properties = g_strdup_printf("capture=%s%s", c->path,
                                                   more);
 
-    rig_start(r, properties, NULL);
+    rig_start(r, properties, attr);
     return c;
+}
+
+static Capture *capture_rig(Rig *r, const char *more)
+{
+    return capture_rig_with(r, more, NULL);
 }
 
 static void packet_read(Capture *c, const char *block, uint32_t len)
@@ -114,10 +123,25 @@ static void packet_read(Capture *c, const char *block, uint32_t len)
     g_array_append_val(c->packets, p);
 }
 
+/* Returns the description of an interface, which zeros follow, or NULL. */
+static const char *interface_description(const char *block)
+{
+    for (const char *o = block + 16; lduw_he_p(o);
+         o += 4 + ROUND_UP(lduw_he_p(o + 2), 4)) {
+        if (lduw_he_p(o) == 3) {
+            return o + 4;
+        }
+    }
+    return NULL;
+}
+
 /* Reads the file, whose last block must be complete. */
 static void capture_read(Capture *c)
 {
     static const uint16_t links[] = { 1, 147 };
+    g_autofree char *version = g_strdup_printf("qrnic hardware interface %u.%u",
+                                               QRNIC_HW_VERSION_MAJOR,
+                                               QRNIC_HW_VERSION_MINOR);
     uint64_t before = 0;
     gsize size;
 
@@ -132,6 +156,7 @@ static void capture_read(Capture *c)
         if (type == 1) {
             g_assert_cmpuint(c->interfaces, <, ARRAY_SIZE(links));
             g_assert_cmpuint(lduw_he_p(block + 8), ==, links[c->interfaces]);
+            g_assert_cmpstr(interface_description(block), ==, version);
             c->interfaces++;
         } else if (type == 6) {
             packet_read(c, block, len);
@@ -286,7 +311,7 @@ static void post_send(Rig *r, Qp *qp, uint64_t offset, uint32_t len)
 }
 
 /*
- * Tests a send with software doorbell: all its packets in order, with their
+ * Tests a send with doorbell record: all its packets in order, with their
  * headers.
  */
 static void test_send(void)
@@ -709,6 +734,7 @@ static void test_unplug(void)
 #define REMOTE_VA 0x7f0000001000ull
 #define REMOTE_KEY 0x1234
 #define MTU 1024                /* path MTU of the rig */
+#define AETH_NONE 0xff          /* no packet of the device */
 
 static Capture *chart_begin(Rig *r)
 {
@@ -721,13 +747,13 @@ static Capture *chart_begin(Rig *r)
 }
 
 /* Ends a chart with the success of its WQE and an interrupt. */
-static void chart_end(Rig *r, Capture *c, const char *name)
+static void chart_end(Rig *r, Capture *c, Cq *cq, const char *name)
 {
     const char *folder = g_getenv("QRNIC_CHARTS");
     QrnicCqe cqe;
     QrnicEqe eqe;
 
-    cq_wait(r->d, &r->send_cq, &cqe);
+    cq_wait(r->d, cq, &cqe);
     g_assert_cmpuint(cqe.status, ==, QRNIC_WC_SUCCESS);
     interrupt_wait(r->d, 1);
     eq_wait(r->d, &r->eq, &eqe);
@@ -776,7 +802,7 @@ static void chart_send(void)
     chart_post(&r, QRNIC_WQE_SEND, 256);
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
-    chart_end(&r, c, "rc-send");
+    chart_end(&r, c, &r.send_cq, "rc-send");
 }
 
 static void chart_read(void)
@@ -789,7 +815,7 @@ static void chart_read(void)
     peer_expect(r.d, RC_READ_REQUEST, SQ_PSN);
     chart_response(&r, RC_READ_FIRST, SQ_PSN);
     chart_response(&r, RC_READ_LAST, SQ_PSN + 1);
-    chart_end(&r, c, "rdma-read");
+    chart_end(&r, c, &r.send_cq, "rdma-read");
 }
 
 /* The peer misses the second packet of a write, and answers the third one. */
@@ -807,7 +833,7 @@ static void chart_lost_packet(void)
     peer_expect(r.d, RC_WRITE_MIDDLE, SQ_PSN + 1);
     peer_expect(r.d, RC_WRITE_LAST, SQ_PSN + 2);
     peer_ack(r.d, &r.qp, SQ_PSN + 2, AETH_ACK | 31, 1);
-    chart_end(&r, c, "lost-packet");
+    chart_end(&r, c, &r.send_cq, "lost-packet");
 }
 
 /* The second response to a read is lost, so the third one arrives early. */
@@ -824,7 +850,72 @@ static void chart_lost_response(void)
     peer_expect(r.d, RC_READ_REQUEST, SQ_PSN + 1);
     chart_response(&r, RC_READ_FIRST, SQ_PSN + 1);
     chart_response(&r, RC_READ_LAST, SQ_PSN + 2);
-    chart_end(&r, c, "lost-response");
+    chart_end(&r, c, &r.send_cq, "lost-response");
+}
+
+static void chart_send_to_device(Rig *r, uint32_t psn, uint8_t syndrome)
+{
+    static const uint8_t data[256];
+    PeerPacket p = peer_packet(&r->qp, RC_SEND_ONLY, psn);
+
+    p.payload = data;
+    p.length = sizeof(data);
+    p.ack_request = true;
+    peer_send(r->d, &p);
+    if (syndrome != AETH_NONE) {
+        p = peer_expect(r->d, RC_ACK, psn);
+        g_assert_cmphex(p.syndrome & 0x60, ==, syndrome);
+    }
+}
+
+/*
+ * The peer sends two messages before software posts receive WQEs. The second
+ * message is out of order, because the first one was not accepted.
+ */
+static void chart_rnr(void)
+{
+    QrnicQpAttr attr = qp_default_attr();
+    QrnicDataSeg sge;
+    Capture *c;
+    Rig r;
+
+    attr.rq_psn = 10;
+    c = capture_rig_with(&r, "", &attr);
+    sge = (QrnicDataSeg) {
+        .address = r.mr.start, .length = MTU, .lkey = r.mr.key,
+    };
+    eq_arm(r.d, &r.eq);
+    cq_arm(r.d, &r.recv_cq, false);
+    settle(r.d);
+    chart_send_to_device(&r, 10, AETH_RNR_NAK);
+    chart_send_to_device(&r, 11, AETH_NONE);
+    settle(r.d);
+    wire_silent(r.d);
+    rq_write(r.d, &r.qp, &sge, 1);
+    rq_post(r.d, &r.qp, &sge, 1);
+    /* This ACK has the credits of the new receive WQEs. */
+    peer_expect(r.d, RC_ACK, 9);
+    chart_send_to_device(&r, 10, AETH_ACK);
+    chart_send_to_device(&r, 11, AETH_ACK);
+    chart_end(&r, c, &r.recv_cq, "rnr");
+}
+
+/* The CQE is there before software requests an event. */
+static void chart_arming_race(void)
+{
+    QrnicCqe none;
+    Capture *c;
+    Rig r;
+
+    c = capture_rig(&r, "");
+    eq_arm(r.d, &r.eq);
+    g_assert_false(cq_poll(r.d, &r.send_cq, &none));
+    chart_post(&r, QRNIC_WQE_SEND, 256);
+    peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
+    peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK | 31, 1);
+    settle(r.d);
+    cq_arm(r.d, &r.send_cq, false);
+    chart_end(&r, c, &r.send_cq, "arming-race");
 }
 
 typedef struct Refused {
@@ -893,6 +984,8 @@ static void add_content_tests(void)
     qtest_add_func("qrnic/capture/chart/rdma-read", chart_read);
     qtest_add_func("qrnic/capture/chart/lost-packet", chart_lost_packet);
     qtest_add_func("qrnic/capture/chart/lost-response", chart_lost_response);
+    qtest_add_func("qrnic/capture/chart/rnr", chart_rnr);
+    qtest_add_func("qrnic/capture/chart/arming-race", chart_arming_race);
 }
 
 void add_capture_tests(void)

@@ -66,6 +66,11 @@ class Capture:
         self.blocks = [block(0x0a0d0d0a, struct.pack("=IHHq", 0x1a2b3c4d, 1, 0, -1)), interface, interface]
         self.expected, self.tag = [], 0
 
+    def version(self, text):
+        """Gives the interfaces a description with this version."""
+        options = option(2, b"nic0-bus") + option(3, f"qrnic hardware interface {text}".encode().ljust(32, b"\0")) + option(9, b"\x09") + bytes(4)
+        self.blocks[1:3] = [block(1, struct.pack("=HHI", 147, 0, 0) + options)] * 2
+
     def packet(self, data, comment, fields=(), captured=None, interface=0):
         data_captured = data[:captured]
         time = len(self.blocks)
@@ -305,6 +310,23 @@ def nonsense(c, _):
             c.packet(data, comment, captured=c.random.choice((None, None, len(data) // 2)))
 
 
+def versions(dissector, folder):
+    """A capture of another major version, or of a newer minor version, gets an expert item in each packet."""
+    contract, problems = Contract().spec["version"], []
+    major, minor = contract["major"], contract["minor"]
+    for version, other in ((f"{major}.{minor}", False), (f"{major}.0", False), (f"{major}.{minor + 1}", True), (f"{major + 1}.0", True), ("x", False)):
+        capture = Capture(1)
+        capture.version(version)
+        capture.write(0x1000, bytes(64), "use=data")
+        path = folder / "version.pcapng"
+        path.write_bytes(capture.bytes())
+        shown = tshark(dissector, path, "-T", "fields", "-e", "_ws.expert.message").stdout.strip()
+        wanted = f"The capture is of hardware interface {version}, this dissector of {major}.{minor}" if other else ""
+        if wanted not in shown or ("hardware interface" in shown) != other:
+            problems.append(f"version {version}: '{shown}'")
+    return problems
+
+
 def tshark(dissector, path, *words):
     return subprocess.run(["tshark", "-n", "-X", f"lua_script:{dissector}", "-r", path, *words], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, errors="replace", timeout=300, check=False)
@@ -399,7 +421,7 @@ def profile(folder):
     fields = ("frame.coloring_rule.name", "qrnic.use", "qrnic.page", "qrnic.vector", "infiniband.bth.opcode")
     done = read("--color", "-T", "fields", *(word for field in fields for word in ("-e", field)))
     shown = {tuple(line.split("\t")) for line in done.stdout.splitlines()}
-    expected = {"wqe": "WQE", "cqe": "CQE or EQE", "data": "data", "command": "command", "record": "software doorbell"}
+    expected = {"wqe": "WQE", "cqe": "CQE or EQE", "data": "data", "command": "command", "record": "doorbell record"}
     for rule, use, page, vector, opcode in shown:
         name = expected.get(use) or (page and "doorbell") or (vector and "interrupt") or (opcode and "RoCE frame")
         problems += [f"{use or name}: rule '{rule}'"] if name and rule != f"qrnic: {name}" else []
@@ -431,6 +453,7 @@ def tests(folder):
     unseen = set(contract.structs) - contract.shown - ELSEWHERE
     yield "dissector: the tests cover all structures", [f"no test shows {sorted(unseen)}"] if unseen else []
     yield "dissector: Wireshark's second pass shows the same fields", problems_of(dissector, folder, whole, "-2")
+    yield "dissector: captures of other versions", versions(dissector, folder)
     yield "dissector: one filter follows a message through both captures", life(dissector, folder)
     yield "profile: colouring rules and columns", profile(folder)
 

@@ -257,12 +257,12 @@ void wqe_inline(Wqe *w, const void *data, uint32_t length);
 unsigned wqe_wqebbs(const Wqe *w);
 /* Writes the WQE into the ring without a doorbell. */
 void sq_write(Device *d, Qp *qp, Wqe *w);
-/* Writes the software doorbell. */
+/* Writes the doorbell record. */
 void sq_publish(Device *d, const Qp *qp);
 void sq_ring(Device *d, const Qp *qp);
-/* Writes the WQE into the ring, writes the software doorbell, rings. */
+/* Writes the WQE into the ring, writes the doorbell record, rings. */
 void sq_post(Device *d, Qp *qp, Wqe *w);
-/* Posts a direct WQE: ring, software doorbell, window and direct doorbell. */
+/* Posts a direct WQE: ring, doorbell record, window and direct doorbell. */
 void sq_post_direct(Device *d, Qp *qp, Wqe *w);
 /* Writes one receive WQE. count: number of data segments, 0 is allowed. */
 void rq_write(Device *d, Qp *qp, const QrnicDataSeg *sge, unsigned count);

@@ -125,7 +125,7 @@ static void test_column(void)
     g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_PIECES), ==, 16);
     /*
      * The device reads no bytes between the pieces: the other reads are WQE and
-     * software doorbell.
+     * doorbell record.
      */
     reads = counter(r.d, QRNIC_COUNTER_DMA_READ_BYTES) - reads;
     g_assert_cmpuint(reads, <, 16 * 256);

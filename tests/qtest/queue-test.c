@@ -1,7 +1,7 @@
 /*
  * qrnic qtest: from doorbell to completion, step by step
  *
- * Doorbells, software doorbells, batch fetch, direct WQEs, the doorbell FIFO,
+ * Doorbells, doorbell records, batch fetch, direct WQEs, the doorbell FIFO,
  * arming, overrun. Programmer's Reference, chapters Doorbells and Queues.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -62,7 +62,7 @@ static void test_steps(void)
 }
 
 /*
- * Tests that a hardware doorbell is a hint, because the software doorbell
+ * Tests that a hardware doorbell is a hint, because the doorbell record
  * decides the producer index.
  */
 static void test_record_rules(void)
@@ -73,7 +73,7 @@ static void test_record_rules(void)
     rig_start(&r, "", NULL);
     w = small_send(&r, 0);
     sq_write(r.d, &r.qp, &w);
-    /* The doorbell has the producer index 1, the software doorbell has 0. */
+    /* The doorbell has the producer index 1, the doorbell record has 0. */
     sq_ring(r.d, &r.qp);
     wire_silent(r.d);
     sq_publish(r.d, &r.qp);
@@ -170,7 +170,7 @@ static void test_direct_equal(void)
     }
     g_assert_cmpmem(frame[0], len[0], frame[1], len[1]);
     /*
-     * The fetched WQE needs reads of the software doorbell and the WQE. The
+     * The fetched WQE needs reads of the doorbell record and the WQE. The
      * data is inline.
      */
     g_assert_cmpuint(reads[0], ==, 2);
@@ -261,7 +261,7 @@ static void doorbell_burst(Rig *r, unsigned offset, const uint8_t *bytes,
 /*
  * Tests one burst of MMIO writes. The CQ arm doorbell at 0x18 fills the FIFO of
  * one entry, and the direct doorbell at 0x40 is dropped. The device finds the
- * work in the software doorbell.
+ * work in the doorbell record.
  */
 static void test_fifo_overflow(void)
 {

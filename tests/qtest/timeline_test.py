@@ -28,7 +28,11 @@ import capturelib  # noqa: E402
 import tap  # noqa: E402
 
 # Charts, with the number of lost frames and of retransmissions
-CHARTS = {"rc-send": (0, 0), "rdma-read": (0, 0), "lost-packet": (1, 2), "lost-response": (0, 1)}
+CHARTS = {"rc-send": (0, 0), "rdma-read": (0, 0), "lost-packet": (1, 2), "lost-response": (0, 1), "rnr": (0, 2), "arming-race": (0, 0)}
+# Texts of a chart in their order, if it does not have those of a send
+ORDER = {"rnr": ("SEND Only, PSN 10", "read doorbell record", "RNR NAK, timer 12, PSN 10", "SEND Only, PSN 11", "doorbell: RQ", "SEND Only, PSN 10, retransmitted",
+                 "read receive WQE", "write 256 bytes", "ACK, PSN 10", "SEND Only, PSN 11, retransmitted", "ACK, PSN 11"),
+         "arming-race": ("doorbell: SQ", "write CQE", "doorbell: CQ arm", "read doorbell record of CQ", "write EQE", "MSI-X")}
 
 
 def timeline(*words):
@@ -44,8 +48,8 @@ def packets(raw):
         at += length
 
 
-def trace_problems(trace, lost, retransmitted):
-    """Checks the form of a trace of one device, its lanes and its flows."""
+def trace_problems(trace, lost, retransmitted, peer_requests):
+    """Checks the form of a trace of one device, its lanes and its flows. A flow belongs to a send WQE of this device."""
     events = trace["traceEvents"]
     lanes = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     slices = [event for event in events if event["ph"] == "X"]
@@ -66,7 +70,7 @@ def trace_problems(trace, lost, retransmitted):
         order = "".join(event["ph"] for event in flow)
         problems += [f"flow {order}"] if not re.fullmatch("st*f", order) else []
         problems += ["a flow leaves its slices"] if any((event["tid"], event["ts"]) not in starts for event in flow) else []
-    lanes_of_flow = {lanes[event["tid"]] for flow in flows.values() for event in flow}
+    lanes_of_flow = set(capturelib.LANES) if peer_requests else {lanes[event["tid"]] for flow in flows.values() for event in flow}
     problems += [f"no arrow at lane {lane}" for lane in set(capturelib.LANES) - lanes_of_flow - {"CPU"}]
     for name, expected in (("lost", lost), ("retransmitted", retransmitted)):
         count = sum(event["args"].get(name, False) for event in slices)
@@ -84,12 +88,12 @@ def chart_problems(folder, name):
     done = timeline("--perfetto", folder / "t.json", "--svg", folder / "t.svg", capture)
     if done.returncode or done.stdout or done.stderr:
         return [f"exit status {done.returncode}", done.stdout, done.stderr]
-    problems = trace_problems(json.loads((folder / "t.json").read_text(encoding="utf-8")), lost, retransmitted)
+    problems = trace_problems(json.loads((folder / "t.json").read_text(encoding="utf-8")), lost, retransmitted, name == "rnr")
     shown = texts(folder / "t.svg")
     problems += [f"{shown.count(chr(0x2715))} crosses"] if shown.count(chr(0x2715)) != lost else []
     problems += ["no lanes"] if shown[:4] != ["software", "memory", "device", "peer"] else []
     rest = iter(shown)
-    for begin in ("doorbell: SQ", "read software doorbell", "read WQE", "write CQE", "write EQE", "MSI-X"):
+    for begin in ORDER.get(name, ("doorbell: SQ", "read doorbell record", "read WQE", "write CQE", "write EQE", "MSI-X")):
         problems += [] if any(text.startswith(begin) for text in rest) else [f"no '{begin}' in its place: {shown}"]
     return problems
 
@@ -158,6 +162,11 @@ def error_problems(words, text):
     return [] if good else [f"exit status {done.returncode}", done.stdout[:300], done.stderr[-500:]]
 
 
+def of_version(raw, major, minor):
+    """Returns the capture with another version in the description of each interface."""
+    return re.sub(rb"(qrnic hardware interface )[\d.]+\0*", lambda match: (match[1] + f"{major}.{minor}".encode()).ljust(len(match[0]), b"\0"), raw)
+
+
 def errors(folder, capture):
     raw = capture.read_bytes()
     blocks = [block for _, block in packets(raw)]
@@ -165,6 +174,8 @@ def errors(folder, capture):
     for name, content, text in (("empty", b"", "empty"), ("other-file", b"hello, this is no capture", "not a pcapng"), ("head", raw[:9], "truncated"),
                                 ("truncated", raw[:-7], "truncated"), ("other-version", raw.replace(b"use=wqe ", b"use=wqx "), "another version"),
                                 ("frames", frames, "no interface of the bus"), ("no-packets", b"".join(blocks[:3]), "no packets"),
+                                ("version", of_version(raw, 2, 0), "the capture is of hardware interface 2.0, this tool of"),
+                                ("newer", of_version(raw, 1, 999), "use the tool of the version that made"),
                                 ("damaged", raw[:32] + bytes(4) + raw[36:], "damaged")):
         path = folder / f"{name}.pcapng"
         path.write_bytes(content)
@@ -174,6 +185,10 @@ def errors(folder, capture):
     yield "error: three devices in a chart", error_problems(["--svg", folder / "e.svg", capture, capture, capture], "at most 2 devices")
     yield "error: a chart that cannot be written", error_problems(["--svg", "/dev/null/x", capture], "/dev/null/x")
     partial = timeline("--partial", folder / "truncated.pcapng")
+    older = folder / "older" / capture.name
+    older.parent.mkdir()
+    older.write_bytes(of_version(raw, 1, 0))
+    yield "a capture of an older minor version is read", [] if timeline(older).stdout == timeline(capture).stdout != "" else [timeline(older).stderr]
     yield "a truncated capture is read in part", [] if partial.returncode == 0 and partial.stdout else [partial.stderr]
 
 

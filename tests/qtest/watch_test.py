@@ -19,7 +19,7 @@ import tap  # noqa: E402
 
 STEP = re.compile(r"^ *(\d+)  (sender|receiver) +(\S.*?)  +(\S.*) \[([\w-]+)\.rst\]$")
 
-POST = [("sender", step) for step in ("WQE", "software doorbell", "doorbell", "software doorbell read", "WQE fetch")]
+POST = [("sender", step) for step in ("WQE", "doorbell record", "doorbell", "doorbell record read", "WQE fetch")]
 READ = [("sender", "key check"), ("sender", "data read")]
 BUFFER = [("receiver", "receive doorbell read"), ("receiver", "receive WQE fetch")]
 EVENT = ("CQE", "EQE", "MSI-X", "interrupt", "EQE read", "CQE read")
