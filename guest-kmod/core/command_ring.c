@@ -99,22 +99,21 @@ void qrnic_cmd_start(struct qrnic_core *core)
 }
 
 /*
- * Disables the queue and fails all commands in flight. Called after a reset of
- * the device, in any context.
+ * Disables the queue and fails all commands in flight. Called in any context,
+ * with queue->lock held. A caller that resets the device takes the lock before
+ * the reset, because no register of the queue may be written in between.
  */
 void qrnic_cmd_abort(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
-	unsigned long flags;
 	unsigned int i;
 
-	spin_lock_irqsave(&queue->lock, flags);
+	lockdep_assert_held(&queue->lock);
 	queue->enabled = false;
 	queue->events = false;
 	for (i = 0; i < QRNIC_CMD_ENTRIES; i++)
 		if (queue->slots[i].busy)
 			complete(&queue->slots[i].done);
-	spin_unlock_irqrestore(&queue->lock, flags);
 	wake_up_all(&queue->wait);
 }
 
@@ -126,8 +125,8 @@ void qrnic_cmd_stop(struct qrnic_core *core)
 {
 	struct qrnic_cmd_queue *queue = &core->cmd;
 
-	qrnic_cmd_abort(core);
 	spin_lock_irq(&queue->lock);
+	qrnic_cmd_abort(core);
 	wait_event_lock_irq(queue->wait, !queue->in_flight, queue->lock);
 	spin_unlock_irq(&queue->lock);
 }

@@ -117,6 +117,8 @@ struct qrnic_eq {
 	struct qrnic_ring ring;
 	/* Name of the interrupt in /proc/interrupts */
 	char name[40];
+	/* Protects the write of the doorbell against qrnic_eqs_close() */
+	spinlock_t lock;
 };
 
 /* Asynchronous event, as the interrupt handler passes it to event_work */
@@ -303,9 +305,14 @@ struct qrnic_core {
 	struct qrnic_congestion congestion;
 	struct dentry *debugfs;
 
-	/* Protects condition, may_recover and crash; taken in any context */
+	/*
+	 * Protects condition, eqs_closed, may_recover and crash; taken in any
+	 * context, before cmd.lock and the locks of EQs
+	 */
 	spinlock_t fatal_lock;
 	enum qrnic_condition condition;
+	/* True from the reset after a failure until the device is started */
+	bool eqs_closed;
 	/*
 	 * True if recovery_work may run. False during probe, remove, and resets
 	 * by others.
@@ -386,6 +393,7 @@ void qrnic_contexts_stop(struct qrnic_core *core);
 
 /* event.c: event queues and the delivery of events */
 void qrnic_events_init(struct qrnic_core *core);
+void qrnic_eqs_close(struct qrnic_core *core);
 int qrnic_eqs_create(struct qrnic_core *core);
 void qrnic_eqs_destroy(struct qrnic_core *core);
 int qrnic_port_update(struct qrnic_core *core);

@@ -37,14 +37,40 @@
 /* Time that qrnic_flush_events() waits for an interrupt */
 #define QRNIC_FLUSH_TIMEOUT HZ
 
-/* Reports the consumer index to the device, and arms the EQ if arm is true. */
+/*
+ * Reports the consumer index to the device, and arms the EQ if arm is true.
+ * Writes nothing after qrnic_eqs_close().
+ */
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 {
 	u64 queue = FIELD_PREP(QRNIC_EQ_DOORBELL_NUMBER_MASK, eq->eqn);
+	struct qrnic_core *core = eq->core;
+	unsigned long flags;
 
 	if (arm)
 		queue |= QRNIC_EQ_DOORBELL_ARM_MASK;
-	writeq((u64)eq->consumer << 32 | queue, eq->core->dev.db + QRNIC_DB_EQ);
+	spin_lock_irqsave(&eq->lock, flags);
+	if (!READ_ONCE(core->eqs_closed))
+		writeq((u64)eq->consumer << 32 | queue, core->dev.db + QRNIC_DB_EQ);
+	spin_unlock_irqrestore(&eq->lock, flags);
+}
+
+/*
+ * Waits until no processor writes an EQ doorbell, and prevents further ones
+ * until the device has been started again. Called under fatal_lock, before a
+ * reset that interrupt handlers do not expect.
+ */
+void qrnic_eqs_close(struct qrnic_core *core)
+{
+	unsigned int i;
+
+	WRITE_ONCE(core->eqs_closed, true);
+	for (i = 0; i < core->num_irqs; i++) {
+		spin_lock(&core->eqs[i].lock);
+		spin_unlock(&core->eqs[i].lock);
+	}
+	spin_lock(&core->fault_eq.lock);
+	spin_unlock(&core->fault_eq.lock);
 }
 
 static void qrnic_completion_event(struct qrnic_core *core, u32 cqn)
@@ -152,7 +178,6 @@ static void qrnic_eqe_deliver(struct qrnic_eq *eq, const struct qrnic_eqe *eqe)
 static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 {
 	struct qrnic_eq *eq = data;
-	struct qrnic_core *core = eq->core;
 	u32 size = 1u << eq->log_size, budget = QRNIC_EQ_BUDGET;
 	struct qrnic_eqe eqe;
 
@@ -177,8 +202,7 @@ static irqreturn_t qrnic_eq_interrupt(int irq, void *data)
 	 * beyond the consumer index. So arming raises the interrupt again at
 	 * once.
 	 */
-	if (qrnic_healthy(&core->dev))
-		qrnic_eq_doorbell(eq, true);
+	qrnic_eq_doorbell(eq, true);
 	return IRQ_HANDLED;
 }
 
@@ -225,8 +249,7 @@ static void qrnic_fault_work(struct work_struct *work)
 		WRITE_ONCE(eq->consumer, eq->consumer + 1);
 	}
 	/* Arming raises the interrupt again at once if more EQEs have come. */
-	if (qrnic_healthy(&core->dev))
-		qrnic_eq_doorbell(eq, true);
+	qrnic_eq_doorbell(eq, true);
 }
 
 static bool qrnic_has_fault_eq(struct qrnic_core *core)
@@ -664,6 +687,7 @@ void qrnic_events_init(struct qrnic_core *core)
 	mutex_init(&core->fault_lock);
 	mutex_init(&core->port_mutex);
 	spin_lock_init(&core->port_lock);
+	spin_lock_init(&core->fault_eq.lock);
 	xa_init(&core->cqs);
 }
 

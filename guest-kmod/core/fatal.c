@@ -75,9 +75,35 @@ static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
 }
 
 /*
- * Resets the device at once, under the lock. So all DMA has ended before any
- * other context can see the fatal state, or a command that failed because of
- * it. The work item recovery_work does the rest.
+ * Resets the device, and makes its condition visible. All DMA has ended before
+ * any other context can see the condition, or a command that failed because of
+ * it. After the reset no queue exists. The lock and qrnic_eqs_close() prevent
+ * writes to the registers of the command queue and to the doorbells of EQs.
+ */
+static void qrnic_reset_at_once(struct qrnic_core *core,
+				enum qrnic_condition condition)
+{
+	spin_lock(&core->cmd.lock);
+	qrnic_eqs_close(core);
+	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+	/*
+	 * The read waits until the device has received the write, and by then
+	 * the reset is complete.
+	 */
+	qrnic_read(core, QRNIC_REG_STATUS);
+	/*
+	 * The registers may be out of reach while the configuration space is
+	 * not, so DMA is disabled there, too.
+	 */
+	pci_clear_master(core->dev.pdev);
+	WRITE_ONCE(core->condition, condition);
+	qrnic_cmd_abort(core);
+	spin_unlock(&core->cmd.lock);
+}
+
+/*
+ * Records and logs a failure, and resets the device. The work item
+ * recovery_work does the rest.
  */
 void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 {
@@ -88,20 +114,7 @@ void qrnic_report_fatal(struct qrnic_dev *dev, const char *why)
 	spin_lock_irqsave(&core->fatal_lock, flags);
 	if (core->condition == QRNIC_GOOD) {
 		condition = qrnic_report_cause(core, why);
-		qrnic_write(core, QRNIC_REG_CONTROL,
-			    QRNIC_REG_CONTROL_RESET_MASK);
-		/*
-		 * The read waits until the device has received the write, and
-		 * by then the reset is complete.
-		 */
-		qrnic_read(core, QRNIC_REG_STATUS);
-		/*
-		 * The registers may be out of reach while the configuration
-		 * space is not, so DMA is disabled there, too.
-		 */
-		pci_clear_master(core->dev.pdev);
-		WRITE_ONCE(core->condition, condition);
-		qrnic_cmd_abort(core);
+		qrnic_reset_at_once(core, condition);
 		queue_work(core->dev.event_wq, &core->event_work);
 		if (condition == QRNIC_GONE ||
 		    time_before(jiffies, core->last_recovery +

@@ -116,7 +116,7 @@ static void qrnic_unmap(struct qrnic_core *core)
 static int qrnic_resources_alloc(struct qrnic_core *core)
 {
 	struct pci_dev *pdev = core->dev.pdev;
-	int err, vectors;
+	int err, i, vectors;
 
 	vectors = min_t(u32, qrnic_read(core, QRNIC_REG_VECTORS),
 			1 + num_online_cpus());
@@ -133,6 +133,8 @@ static int qrnic_resources_alloc(struct qrnic_core *core)
 	core->eqs = kcalloc(vectors, sizeof(*core->eqs), GFP_KERNEL);
 	if (!core->eqs)
 		goto err_vectors;
+	for (i = 0; i < vectors; i++)
+		spin_lock_init(&core->eqs[i].lock);
 	/*
 	 * Each record has a cache line of its own, so that queues do not slow
 	 * each other down.

@@ -88,6 +88,7 @@ static int qrnic_start(struct qrnic_core *core)
 	 */
 	spin_lock_irq(&core->fatal_lock);
 	WRITE_ONCE(core->condition, QRNIC_GOOD);
+	WRITE_ONCE(core->eqs_closed, false);
 	spin_unlock_irq(&core->fatal_lock);
 
 	qrnic_cmd_start(core);

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Makes a function of the kernel return an error for a number of calls, for
- * failures that no property of the device can cause.
+ * failures that no property of the device can cause. The module can also delay
+ * the calls, for races with a small window.
  *
  *   modprobe refuse symbol=ib_register_device error=-12 times=1
  *
  * With caller=TEXT only calls from functions with this text in their names
  * fail. With skip=N the first N such calls succeed; calls are counted only
  * while times is above 0. A function that returns a pointer fails with error=0.
+ * With delay=MS the function does not fail: the call waits for MS milliseconds
+ * first, and keeps its processor.
  */
+#include <linux/delay.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 
@@ -27,6 +31,10 @@ MODULE_PARM_DESC(times, "number of calls that will fail");
 static int skip;
 module_param(skip, int, 0644);
 MODULE_PARM_DESC(skip, "number of calls that succeed before the first one fails");
+
+static unsigned int delay;
+module_param(delay, uint, 0644);
+MODULE_PARM_DESC(delay, "milliseconds that a call waits in place of the failure");
 
 /*
  * Replaces the body of a call that fails. The result is in a register already,
@@ -63,6 +71,10 @@ static int refuse_call(struct kprobe *probe, struct pt_regs *regs)
 		return 0;
 	}
 	times--;
+	if (delay) {
+		mdelay(delay);
+		return 0;
+	}
 	regs_set_return_value(regs, error);
 	instruction_pointer_set(regs, (unsigned long)refuse_return);
 	return 1;
