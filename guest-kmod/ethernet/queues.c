@@ -153,6 +153,8 @@ static int qrnic_qp_open(struct qrnic_channel *channel)
 	u32 qpn;
 	int err;
 
+	if (channel->eth->core->dev.caps.capabilities & QRNIC_CAP_EVENT_INDEX)
+		ctx.flags |= QRNIC_QPF_EVENT_INDEX;
 	err = qrnic_cmd_create(&channel->eth->core->dev, QRNIC_CMD_CREATE_QP,
 			       &ctx, sizeof(ctx), &qpn);
 	if (err)

@@ -173,16 +173,19 @@ static void qrnic_tx_control(struct qrnic_tx *tx, unsigned int segments)
 }
 
 /*
- * Rings the doorbell for all WQEs that were posted. The last WQE is made a
- * signaled one, so that each batch ends with a CQE. The control segment can
- * still be changed, because the device reads it only after the doorbell record.
+ * Publishes all WQEs that were posted, and rings the doorbell if the device
+ * needs it. The last WQE is made a signaled one, so that each batch ends with a
+ * CQE. The control segment can still be changed, because the device reads it
+ * only after the doorbell record.
  */
 void qrnic_tx_ring(struct qrnic_channel *channel)
 {
+	struct qrnic_dev *dev = &channel->eth->core->dev;
 	struct qrnic_tx *tx = &channel->tx;
 	struct qrnic_sq_ctrl *ctrl;
+	u32 old = tx->rung;
 
-	if (tx->rung == tx->producer)
+	if (old == tx->producer)
 		return;
 	ctrl = qrnic_tx_segment(tx, tx->last, 0);
 	tx->operation |= FIELD_PREP(QRNIC_SQ_CTRL_FLAGS_MASK, QRNIC_WQEF_SIGNALED);
@@ -193,9 +196,8 @@ void qrnic_tx_ring(struct qrnic_channel *channel)
 	 * CQE of these WQEs.
 	 */
 	smp_store_release(&tx->rung, tx->producer);
-	qrnic_record_publish(&tx->ring.queue_record->producer, tx->producer);
-	qrnic_ring_doorbell(&channel->eth->core->dev, QRNIC_DB_SQ, channel->qpn,
-			    tx->producer);
+	if (qrnic_sq_record_publish(dev, tx->ring.queue_record, old, tx->producer))
+		qrnic_ring_doorbell(dev, QRNIC_DB_SQ, channel->qpn, tx->producer);
 }
 
 static void qrnic_tx_drop(struct qrnic_channel *channel, struct sk_buff *skb)

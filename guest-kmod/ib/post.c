@@ -401,19 +401,31 @@ static int qrnic_send_post_one(struct qrnic_ib_qp *qp, const struct ib_send_wr *
 }
 
 /*
- * Publishes the producer index and rings the doorbell. In the fatal state the
- * device reads neither, but a QP in ERR must flush its requests, so the work
- * item of flush.c is scheduled.
+ * Publishes the producer index and rings the doorbell, unless the device reads
+ * the record by itself; old is the producer index before the new requests. In
+ * the fatal state the device reads neither, but a QP in ERR must flush its
+ * requests, so the work item of flush.c is scheduled.
  */
-static void qrnic_queue_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *queue,
-			     u32 doorbell, u32 qpn, bool healthy)
+static void qrnic_sq_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *sq, u32 qpn,
+			  u32 old, bool healthy)
+{
+	if (!healthy)
+		qrnic_flush_schedule(dev);
+	else if (qrnic_sq_record_publish(dev->qdev, sq->ring.queue_record, old,
+					 sq->producer))
+		qrnic_ring_doorbell(dev->qdev, QRNIC_DB_SQ, qpn, sq->producer);
+}
+
+/* Does the same for a receive queue, which always needs the doorbell. */
+static void qrnic_rq_ring(struct qrnic_ib_dev *dev, struct qrnic_ib_queue *rq, u32 qpn,
+			  bool healthy)
 {
 	if (!healthy) {
 		qrnic_flush_schedule(dev);
 		return;
 	}
-	qrnic_record_publish(&queue->ring.queue_record->producer, queue->producer);
-	qrnic_ring_doorbell(dev->qdev, doorbell, qpn, queue->producer);
+	qrnic_record_publish(&rq->ring.queue_record->producer, rq->producer);
+	qrnic_ring_doorbell(dev->qdev, QRNIC_DB_RQ, qpn, rq->producer);
 }
 
 int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
@@ -447,7 +459,7 @@ int qrnic_ib_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	}
 
 	if (qp->sq.producer != first)
-		qrnic_queue_ring(dev, &qp->sq, QRNIC_DB_SQ, ibqp->qp_num, healthy);
+		qrnic_sq_ring(dev, &qp->sq, ibqp->qp_num, first, healthy);
 out:
 	spin_unlock_irqrestore(&qp->sq.lock, flags);
 	return err;
@@ -526,7 +538,7 @@ int qrnic_ib_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 
 	if (qp->rq.producer != first)
-		qrnic_queue_ring(dev, &qp->rq, QRNIC_DB_RQ, ibqp->qp_num, healthy);
+		qrnic_rq_ring(dev, &qp->rq, ibqp->qp_num, healthy);
 out:
 	spin_unlock_irqrestore(&qp->rq.lock, flags);
 	return err;

@@ -296,7 +296,8 @@ static int qrnic_qp_request_get(const struct ib_qp_init_attr *init,
 		return ib_is_udata_in_empty(udata);
 	err = ib_copy_validate_udata_in_cm(udata, *request, max_recv_inline,
 					   QRNIC_CREATE_QP_DB_PAGE |
-					   QRNIC_CREATE_QP_STREAM);
+					   QRNIC_CREATE_QP_STREAM |
+					   QRNIC_CREATE_QP_EVENT_INDEX);
 	if (err)
 		return err;
 	if (request->reserved || request->reserved2 ||
@@ -311,6 +312,22 @@ static int qrnic_qp_request_get(const struct ib_qp_init_attr *init,
 	    (!dynamic && memchr_inv(&request->dynamic, 0,
 				    sizeof(request->dynamic))))
 		return -EOPNOTSUPP;
+	return 0;
+}
+
+/*
+ * Lets the device write an event index into the record of the SQ, if the
+ * process requests it.
+ */
+static int qrnic_qp_event_index(struct qrnic_ib_dev *dev,
+				const struct qrnic_create_qp_req *request,
+				struct qrnic_qp_ctx *context)
+{
+	if (!(request->comp_mask & QRNIC_CREATE_QP_EVENT_INDEX))
+		return 0;
+	if (!qrnic_ib_cap(dev, QRNIC_CAP_EVENT_INDEX))
+		return -EOPNOTSUPP;
+	context->flags |= QRNIC_QPF_EVENT_INDEX;
 	return 0;
 }
 
@@ -333,6 +350,9 @@ static int qrnic_qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *q
 	if (!qp->has_rq && (request->rq_log_size || request->rq_log_stride ||
 			    request->rq_offset || request->rq_record_offset))
 		return -EINVAL;
+	err = qrnic_qp_event_index(dev, request, context);
+	if (err)
+		return err;
 	err = qrnic_qp_stream(dev, qp, request, context);
 	if (err)
 		return err;
@@ -385,6 +405,8 @@ static int qrnic_qp_kernel_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp 
 	if (err)
 		return err;
 
+	if (qrnic_ib_cap(dev, QRNIC_CAP_EVENT_INDEX))
+		context->flags |= QRNIC_QPF_EVENT_INDEX;
 	context->sq_record = cpu_to_le64(qp->sq.ring.record_dma);
 	context->sq = qp->sq.ring.hw;
 	if (qp->has_rq) {

@@ -126,6 +126,8 @@ static void qrnic_queue_reset(struct qrnic_ib_queue *queue)
 	queue->posted = 0;
 	queue->retired = 0;
 	WRITE_ONCE(queue->ring.queue_record->producer, 0);
+	/* In the record of an RQ this member is reserved, and 0, too. */
+	WRITE_ONCE(queue->ring.queue_record->event, 0);
 }
 
 /*

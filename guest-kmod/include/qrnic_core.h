@@ -929,6 +929,32 @@ static inline void qrnic_record_publish(__le32 *record, u32 value)
 }
 
 /*
+ * Publishes a producer index in the record of an SQ; old is the producer index
+ * before the new WQEs. Returns true if the device needs a doorbell. An SQ with
+ * an event index needs one only if the device has stopped reading the record at
+ * an index from old to producer - 1. The indices are counters modulo 2^32
+ * (manual, section "Event index").
+ */
+static inline bool qrnic_sq_record_publish(const struct qrnic_dev *dev,
+					   struct qrnic_queue_record *record,
+					   u32 old, u32 producer)
+{
+	u32 event;
+
+	qrnic_record_publish(&record->producer, producer);
+	if (!(dev->caps.capabilities & QRNIC_CAP_EVENT_INDEX))
+		return true;
+	/*
+	 * The barrier keeps the load behind the store. Otherwise the device
+	 * could write the event index after the load and read the record
+	 * before the store, and the WQEs would wait for a doorbell forever.
+	 */
+	dma_mb();
+	event = le32_to_cpu(READ_ONCE(record->event));
+	return producer - event - 1 < producer - old;
+}
+
+/*
  * Rings a doorbell through page 0, the doorbell page of the kernel. The offset
  * is QRNIC_DB_SQ, QRNIC_DB_RQ, QRNIC_DB_SRQ or QRNIC_DB_CQ_ARM. The arguments
  * number and index are the members of struct qrnic_doorbell. In it writeq()

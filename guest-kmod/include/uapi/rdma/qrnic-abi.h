@@ -142,6 +142,10 @@ struct qrnic_dynamic {
  * QRNIC_METHOD_DB_PAGE_ALLOC for the doorbells of the QP. Otherwise the QP uses
  * the page of the context.
  *
+ * With QRNIC_CREATE_QP_EVENT_INDEX, which requires QRNIC_CAP_EVENT_INDEX, the
+ * device writes an event index into the record of the SQ. The process then
+ * writes only the producer index.
+ *
  * Messages of at most max_recv_inline bytes are received into the CQE. The
  * poller, a thread of the process that creates the QP, copies them to the
  * buffers. The value is 0 without QRNIC_CAP_INLINE_RECV.
@@ -149,6 +153,7 @@ struct qrnic_dynamic {
 enum qrnic_create_qp_mask {
 	QRNIC_CREATE_QP_DB_PAGE = 1 << 0,
 	QRNIC_CREATE_QP_STREAM = 1 << 1,
+	QRNIC_CREATE_QP_EVENT_INDEX = 1 << 2,
 };
 
 struct qrnic_create_qp_req {
