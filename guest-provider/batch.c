@@ -122,8 +122,8 @@ int qrnic_wr_complete(struct ibv_qp_ex *ibqp)
 		qp->sq.producer = qp->start_producer;
 		qp->sq_posted = qp->start_posted;
 	} else if (qp->posted) {
-		qrnic_sq_ring(qp, qp->posted == 1 && qp->was_idle ? &qp->wqe
-								  : NULL);
+		qrnic_sq_ring(qp, qp->start_producer,
+			      qp->posted == 1 && qp->was_idle ? &qp->wqe : NULL);
 	}
 	qrnic_unlock(&qp->sq.lock);
 	return err;

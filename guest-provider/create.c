@@ -375,6 +375,8 @@ static int register_qp(struct qrnic_qp *qp,
 		cmd.drv_payload.comp_mask = QRNIC_CREATE_QP_STREAM;
 		cmd.stream = qp->stream;
 	}
+	if (qp->event_index)
+		cmd.drv_payload.comp_mask |= QRNIC_CREATE_QP_EVENT_INDEX;
 	cmd.driver_type = options->driver_type;
 	cmd.dynamic = options->dynamic;
 	if (qp->db != &ctx->db) {
@@ -495,6 +497,7 @@ struct ibv_qp *qrnic_create_qp_inline(struct ibv_context *context,
 	qp->sq_life = qrnic_next_sq_life();
 	pthread_mutex_init(&qp->priority_mutex, NULL);
 	qp->has_rq = has_rq(attr);
+	qp->event_index = ctx->capabilities & QRNIC_CAP_EVENT_INDEX;
 	qp->stream = options->stream;
 	qp->has_priority = options->has_priority;
 	qp->priority = options->priority;

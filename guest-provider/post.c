@@ -225,9 +225,11 @@ static int post_list(struct qrnic_qp *qp, struct ibv_send_wr *wr,
 	struct qrnic_wqe wqe;
 	uint32_t posted = 0;
 	bool was_idle;
+	uint32_t old;
 	int err = 0;
 
 	qrnic_lock(&qp->sq.lock);
+	old = qp->sq.producer;
 	was_idle = qrnic_sq_is_idle(&qp->sq);
 	for (; wr; wr = wr->next) {
 		err = qrnic_send_allowed(qp) ? build_send(qp, wr, &wqe, post) :
@@ -245,7 +247,8 @@ static int post_list(struct qrnic_qp *qp, struct ibv_send_wr *wr,
 	 * are posted.
 	 */
 	if (posted)
-		qrnic_sq_ring(qp, posted == 1 && !err && was_idle ? &wqe : NULL);
+		qrnic_sq_ring(qp, old,
+			      posted == 1 && !err && was_idle ? &wqe : NULL);
 	qrnic_unlock(&qp->sq.lock);
 	return err;
 }

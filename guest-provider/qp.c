@@ -181,10 +181,12 @@ void qrnic_wq_reset(struct qrnic_wq *wq)
 	wq->producer = 0;
 	atomic_store_explicit(&wq->consumer, 0, memory_order_relaxed);
 	/*
-	 * A plain store is enough, because the barrier of the next doorbell
-	 * comes before the device reads the record.
+	 * Plain stores are enough, because the barrier of the next post comes
+	 * before the device reads or writes the record. The event index of
+	 * other queues is reserved, and 0, too.
 	 */
 	qrnic_store_record(&wq->record->producer, 0);
+	qrnic_store_record(&wq->record->event, 0);
 	qrnic_unlock(&wq->lock);
 }
 

@@ -97,6 +97,8 @@ struct qrnic_qp {
 	/* An XRC or dynamic target has neither queue, an initiator has no RQ */
 	bool has_sq;
 	bool has_rq;
+	/* True if the device writes its event index into the record of the SQ */
+	bool event_index;
 	struct qrnic_buffer buf;
 	struct qrnic_wq sq;
 	struct qrnic_wq rq;
@@ -458,11 +460,13 @@ int qrnic_wqe_add_inline(struct qrnic_wqe *wqe, uint32_t max_inline,
  */
 int qrnic_sq_push(struct qrnic_qp *qp, struct qrnic_wqe *wqe, uint64_t wr_id);
 /**
- * qrnic_sq_ring() - write doorbell record and doorbell of an SQ
+ * qrnic_sq_ring() - write the doorbell record and, if needed, the doorbell
  * @qp: queue pair; the caller holds sq.lock
+ * @old: producer index before the new WQEs
  * @direct: WQE that may be written to the direct-WQE window, or NULL
  */
-void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct);
+void qrnic_sq_ring(struct qrnic_qp *qp, uint32_t old,
+		   const struct qrnic_wqe *direct);
 
 /* post.c: verbs operations. */
 int qrnic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,

@@ -252,6 +252,31 @@ static inline void qrnic_store_record(__le32 *member, uint32_t value)
 }
 
 /*
+ * Orders an earlier store before a later load. No other barrier of the library
+ * does so. The order test replaces the macro.
+ */
+#ifndef qrnic_full_barrier
+#define qrnic_full_barrier() __sync_synchronize()
+#endif
+
+/**
+ * qrnic_doorbell_needed() - check if an SQ with an event index needs a doorbell
+ * @event: event index that the device has written into the record
+ * @old: producer index before the new WQEs
+ * @producer: producer index after the new WQEs
+ *
+ * The indices are counters modulo 2^32 (manual, section "Event index").
+ *
+ * Returns: true if the device may have stopped reading the record at an index
+ * from @old to @producer - 1.
+ */
+static inline bool qrnic_doorbell_needed(uint32_t event, uint32_t old,
+					 uint32_t producer)
+{
+	return producer - event - 1 < producer - old;
+}
+
+/*
  * Returns true if a structure of a program has bytes other than 0 beyond the
  * first known bytes.
  */

@@ -327,19 +327,44 @@ static bool direct_worthwhile(struct qrnic_qp *qp, uint32_t blocks)
 }
 
 /*
- * Writes the doorbell record and the doorbell. direct is NULL or the only new
- * WQE.
+ * Writes the producer index into the doorbell record; old is the producer index
+ * before the new WQEs. Returns true if the device needs a doorbell. Otherwise
+ * the device reads the record again by itself.
  */
-void qrnic_sq_ring(struct qrnic_qp *qp, const struct qrnic_wqe *direct)
+static bool publish(struct qrnic_qp *qp, uint32_t old)
 {
+	struct qrnic_queue_record *record = qp->sq.record;
+	uint32_t event;
+
 	/*
-	 * The barrier makes the WQEs visible before the record, because an
-	 * earlier doorbell may make the device read the record at any time.
+	 * The barrier makes the WQEs visible before the record, because the
+	 * device may read the record at any time, for example because of an
+	 * earlier doorbell.
 	 */
 	udma_to_device_barrier();
-	qrnic_tsan_post(qp->sq.record);
-	qrnic_store_record(&qp->sq.record->producer, qp->sq.producer);
+	qrnic_tsan_post(record);
+	qrnic_store_record(&record->producer, qp->sq.producer);
+	if (!qp->event_index)
+		return true;
+	/*
+	 * The barrier keeps the load behind the store. Otherwise the device
+	 * could write the event index after the load and read the record
+	 * before the store, and the WQEs would wait for a doorbell forever.
+	 */
+	qrnic_full_barrier();
+	event = le32toh(__atomic_load_n(&record->event, __ATOMIC_RELAXED));
+	return qrnic_doorbell_needed(event, old, qp->sq.producer);
+}
 
+/*
+ * Writes the doorbell record, and the doorbell if the device needs it. direct
+ * is NULL or the only new WQE.
+ */
+void qrnic_sq_ring(struct qrnic_qp *qp, uint32_t old,
+		   const struct qrnic_wqe *direct)
+{
+	if (!publish(qp, old))
+		return;
 	if (direct && direct_worthwhile(qp, qrnic_wqebbs(direct->segments))) {
 		ring_direct(qp, direct);
 		return;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 /* Replacements for util/udma_barrier.h and util/mmio.h */
 #define __UTIL_UDMA_BARRIER_H
 #define __UTIL_MMIO_H
-enum barrier { STORES, LOADS, WC_START, WC_FLUSH };
+enum barrier { STORES, LOADS, WC_START, WC_FLUSH, FULL };
 static void barrier(enum barrier kind);
 static void mmio(const void *address, uint64_t value);
 #define udma_to_device_barrier() barrier(STORES)
@@ -27,10 +28,13 @@ static void mmio(const void *address, uint64_t value);
 #define mmio_flush_writes() barrier(WC_FLUSH)
 #define mmio_write64_le(address, value) mmio(address, le64toh(value))
 #define mmio_write64(address, value) mmio(address, value)
+#define qrnic_full_barrier() barrier(FULL)
 
 /* Counts locks */
 static int counted_lock(pthread_spinlock_t *lock);
 #define pthread_spin_lock(lock) counted_lock(lock)
+
+#include <ccan/array_size.h>
 
 #include "../wqe.c"
 #include "../post.c"
@@ -77,6 +81,8 @@ check_failed(const char *function, int line, const char *condition)
 
 static void barrier(enum barrier kind)
 {
+	if (kind == FULL)
+		__sync_synchronize();
 	if (on_barrier)
 		on_barrier(kind);
 }
@@ -437,15 +443,15 @@ static void test_resize(void)
 
 /*
  * Recorded events in order: doorbells (S, D), stores to the window (w),
- * barriers (b), fences (f)
+ * barriers (b), fences (f), full barriers (F)
  */
 static char trace[200];
 
 static void trace_barrier(enum barrier kind)
 {
-	static const char letter[] = { 'b', 'l', 'f', 'f' };
+	static const char letter[] = { 'b', 'l', 'f', 'f', 'F' };
 
-	if (kind == WC_START)
+	if (kind == WC_START || kind == FULL)
 		CHECK(sq_record.producer == htole32(qp.sq.producer));
 	strncat(trace, &letter[kind], 1);
 }
@@ -491,6 +497,164 @@ static void test_doorbells(void)
 	*trace = 0;
 	CHECK(!qrnic_req_notify_cq(&cq.vcq.cq, 0));
 	CHECK(!strcmp(trace, "S"));
+}
+
+/* Tests the rule for event indices, also where the counters wrap around. */
+static void test_event_rule(void)
+{
+	static const struct {
+		uint32_t event, old, producer;
+		bool needed;
+	} rules[] = {
+		/* A new queue, whose device has consumed nothing */
+		{ 0, 0, 1, true }, { 0, 0, 9, true },
+		/* The device stopped at the first or the last new block */
+		{ 5, 5, 6, true }, { 5, 5, 8, true }, { 7, 5, 8, true },
+		/* The device has not stopped since earlier blocks */
+		{ 4, 5, 6, false }, { 0, 5, 8, false }, { 4, 5, 8, false },
+		/* The device has already consumed the new blocks */
+		{ 8, 5, 8, false }, { 9, 5, 8, false },
+		{ UINT32_MAX, UINT32_MAX, 0, true },
+		{ UINT32_MAX, UINT32_MAX, 8, true },
+		{ 0, UINT32_MAX, 1, true }, { 1, UINT32_MAX, 1, false },
+		{ UINT32_MAX - 1, UINT32_MAX, 8, false },
+		{ UINT32_MAX, 0, 1, false }, { UINT32_MAX, 0, 9, false },
+		{ 1u << 31, 0, 1, false }, { 1u << 31, 1u << 31, 1u << 31, false },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(rules); i++)
+		CHECK(qrnic_doorbell_needed(rules[i].event, rules[i].old,
+					    rules[i].producer) ==
+		      rules[i].needed);
+}
+
+/* Event index that the device writes immediately before the full barrier */
+static uint32_t late_event;
+
+static void write_event(enum barrier kind)
+{
+	trace_barrier(kind);
+	if (kind == FULL)
+		sq_record.event = htole32(late_event);
+}
+
+/*
+ * Tests that the event index is read after the producer index is written, and
+ * that a doorbell or a direct WQE is written only if the device needs it. The
+ * record has two members, so the producer index is a store of 32 bits.
+ */
+static void test_event_index(void)
+{
+	qp.event_index = true;
+	on_barrier = write_event;
+	on_mmio = trace_mmio;
+	late_event = 0;
+	CHECK(!post(0, 1));
+	CHECK(!strcmp(trace, "bFfwwwwwwwwfDf"));
+	/* The device does not stop, and the queue is not idle */
+	CHECK(!post(0, 2));
+	CHECK(!strcmp(trace, "bF") && sq_record.producer == htole32(3));
+	CHECK(!sq_record.event);
+	/* The device does not stop, but the queue is idle */
+	atomic_store(&qp.sq.consumer, qp.sq.producer);
+	atomic_store(&qp.sq_retired, qp.sq_posted);
+	CHECK(!post(0, 1));
+	CHECK(!strcmp(trace, "bF"));
+	/* The device stops at the first new WQE, and at the second */
+	late_event = 4;
+	CHECK(!post(0, 2));
+	CHECK(!strcmp(trace, "bFfSf"));
+	late_event = 7;
+	CHECK(!post(0, 2));
+	CHECK(!strcmp(trace, "bFfSf"));
+	qrnic_wq_reset(&qp.sq);
+	CHECK(!sq_record.producer && !sq_record.event);
+}
+
+#define EVENT_POSTS 300000u
+
+static atomic_uint doorbells;
+/* Posts that failed because the queue was full */
+static atomic_uint refusals;
+static atomic_bool poster_done;
+
+static void count_doorbell(size_t offset, uint64_t value)
+{
+	atomic_fetch_add(&doorbells, 1);
+}
+
+static void *post_events(void *arg)
+{
+	struct ibv_sge sge = { (uintptr_t)trace, 8, 1 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1,
+				  .opcode = IBV_WR_SEND }, *bad;
+	unsigned int i = 0;
+
+	while (i < EVENT_POSTS && !atomic_load(&poster_done)) {
+		if (!qrnic_post_send(&qp.vqp.qp, &wr, &bad))
+			i++;
+		else
+			atomic_fetch_add(&refusals, 1);
+	}
+	atomic_store(&poster_done, true);
+	return NULL;
+}
+
+/*
+ * A thread posts, and this thread is the device, as the manual describes it: it
+ * writes the event index, reads the record again, and then waits for a
+ * doorbell. A doorbell is lost if the poster has ended meanwhile, or has begun
+ * another post of which the full queue has no space.
+ */
+static void test_event_race(void)
+{
+	uint32_t consumer = 0, producer, seen, full, slept = 0;
+	pthread_t thread;
+	bool lost;
+
+	qp.event_index = true;
+	ctx.db.direct_wqe = false;
+	on_mmio = count_doorbell;
+	atomic_store(&doorbells, 0);
+	atomic_store(&poster_done, false);
+	CHECK(!pthread_create(&thread, NULL, post_events, NULL));
+	while (consumer != EVENT_POSTS) {
+		seen = atomic_load(&doorbells);
+		producer = le32toh(__atomic_load_n(&sq_record.producer,
+						   __ATOMIC_ACQUIRE));
+		if (producer != consumer) {
+			consumer = producer;
+			atomic_store(&qp.sq_retired, consumer);
+			atomic_store(&qp.sq.consumer, consumer);
+			continue;
+		}
+		__atomic_store_n(&sq_record.event, htole32(consumer),
+				 __ATOMIC_RELAXED);
+		__sync_synchronize();
+		if (le32toh(__atomic_load_n(&sq_record.producer,
+					    __ATOMIC_ACQUIRE)) != consumer)
+			continue;
+		slept++;
+		full = atomic_load(&refusals);
+		do {
+			sched_yield();
+			/*
+			 * The first of two failed posts may have begun before
+			 * the device released the blocks.
+			 */
+			lost = atomic_load(&poster_done) ||
+			       atomic_load(&refusals) - full > 1;
+		} while (atomic_load(&doorbells) == seen && !lost);
+		if (atomic_load(&doorbells) == seen)
+			break;
+	}
+	atomic_store(&poster_done, true);
+	pthread_join(thread, NULL);
+	printf("# %u WQEs, %u doorbells, the device slept %u times\n",
+	       consumer, atomic_load(&doorbells), slept);
+	CHECK(consumer == EVENT_POSTS);
+	CHECK(atomic_load(&doorbells) <= EVENT_POSTS);
 }
 
 /* Operations of a tag list, as they are at each barrier */
@@ -821,6 +985,9 @@ int main(void)
 	run("a failing clock keeps the last pair", test_failing_clock);
 	run("no thread spins while a CQ is resized", test_resize);
 	run("doorbells in a write-combining page", test_doorbells);
+	run("the rule for event indices", test_event_rule);
+	run("doorbells of a queue with an event index", test_event_index);
+	run("no doorbell is lost if the device goes to sleep", test_event_race);
 	run("operations of a tag list, and their completions",
 	    test_tags);
 	run("a WQE has SGEs or inline data", test_payload);
