@@ -113,6 +113,22 @@ const char *device_qemu(void)
                   "QTEST_QEMU_BINARY");
 }
 
+/*
+ * Starts the QEMU that has the device. QEMU 10.0 and later versions have
+ * different functions for a QEMU of another variable, so that this function
+ * exchanges the variable.
+ */
+static QTestState *start_device_qemu(const char *arguments)
+{
+    g_autofree char *guests = g_strdup(getenv("QTEST_QEMU_BINARY"));
+    QTestState *qts;
+
+    g_setenv("QTEST_QEMU_BINARY", device_qemu(), true);
+    qts = qtest_init(arguments);
+    g_setenv("QTEST_QEMU_BINARY", guests, true);
+    return qts;
+}
+
 bool skip_in_process(const char *reason)
 {
     if (in_process()) {
@@ -182,7 +198,7 @@ void machine_start(Device *d, const char *wire, int wire_fd, bool port,
                                 "-nodefaults %s "
                                 "-device qrnic,id=qrnic,bus=pcie.0%s",
                                 d->folder, wire, properties);
-    d->home = qtest_init_with_env("QRNIC_TEST_DEVICE_QEMU", arguments, true);
+    d->home = start_device_qemu(arguments);
     /* The other QEMU must not inherit the socket, and so keep it open. */
     close(wire_fd);
     d->qts = qtest_initf(MACHINE SHARED_MEMORY "%s -device '{\"driver\": "

@@ -205,8 +205,10 @@ class Guest:
             except subprocess.TimeoutExpired:
                 raise LaunchError(f"QEMU of guest{self.number} does not name its processors: {processors}") from None
             self._refused()
+        # The value is relative, because a user without privileges cannot raise a priority that nice(1) has lowered.
+        nice = min(os.getpriority(os.PRIO_PROCESS, 0) + PROCESSOR_NICE, 19)
         for processor in json.loads(processors):
-            os.setpriority(os.PRIO_PROCESS, processor["thread-id"], PROCESSOR_NICE)
+            os.setpriority(os.PRIO_PROCESS, processor["thread-id"], nice)
 
     def last_words(self):
         """Returns the line of QEMU's messages that names the reason."""
