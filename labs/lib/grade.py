@@ -58,7 +58,23 @@ def program_of(folder):
 def builds(folder):
     """Returns the commands that build what a lab needs: the device, and the simulator for the labs that call simulate()."""
     tool = str(LABS.parent / "tools/build-qemu")
-    return [[tool], [tool, "--tests=unit"]] if "simulate" in (folder / "check.py").read_text(encoding="utf-8") else [[tool]]
+    return [[tool], [tool, "--tests=unit"]] if simulates(folder) else [[tool]]
+
+
+def simulates(folder):
+    return "simulate" in (folder / "check.py").read_text(encoding="utf-8")
+
+
+def absent(folder):
+    """Returns a line for each program that a lab needs and an installed tree lacks."""
+    place = LABS.parent / "prebuilt/qemu/bin"
+    needed = [("qemu-system-x86_64", "qrnic-device")] + ([("qrnic-simulate", "qrnic-qemu")] if simulates(folder) else [])
+    return [f"{name} is not installed: install the package {package}" for name, package in needed if not os.access(place / name, os.X_OK)]
+
+
+def count(folder):
+    """Returns the number of stages of a lab."""
+    return len(re.findall(r"^def stage_", (folder / "check.py").read_text(encoding="utf-8"), re.M))
 
 
 def place_of(error, path):
@@ -84,8 +100,9 @@ def explain(error, path, limit):
     if isinstance(error, lab.Misuse):
         return f"{where}: {error}."
     if isinstance(error, AttributeError) and error.obj.__class__.__name__ == "module" and getattr(error.obj, "__file__", "") == str(path):
-        return f"{path.name} has no function {error.name}(). The skeleton has it. Copy your file first: `git checkout {path.name}` in the folder of the lab " \
-               "replaces it by the skeleton."
+        again = f"`git checkout {path.name}` in the folder of the lab replaces it by the skeleton" if LABS in path.parents else \
+            "`qrnic lab copy` makes a new folder with the skeleton"
+        return f"{path.name} has no function {error.name}(). The skeleton has it. Copy your file first: {again}."
     if isinstance(error, AssertionError) and str(error):
         return f"{where}: {error}"
     if isinstance(error, SystemExit):
@@ -123,8 +140,8 @@ def show(text):
     sys.stdout.flush()
 
 
-def child(folder, path, limit):
-    """Runs the stages; returns the exit status."""
+def child(folder, path, limit, stage=None):
+    """Runs the stages, or only one; returns the exit status."""
     checks = lab.load(folder / "check.py", "check")
     stages = sorted((name for name in vars(checks) if re.fullmatch(r"stage_\d+", name)), key=lambda name: int(name[6:]))
     held = []
@@ -137,6 +154,8 @@ def child(folder, path, limit):
     bench = lab.Bench(*getattr(checks, "OPTIONS", ()))
     try:
         for number, name in enumerate(stages, 1):
+            if stage not in (None, number):
+                continue
             check = getattr(checks, name)
             title = check.__doc__.strip().splitlines()[0].rstrip(".")
             print(f"stage {number} of {len(stages)}: {title} ... ", end="", flush=True)
@@ -150,19 +169,20 @@ def child(folder, path, limit):
             show(explain(error, path, limit))
             for line in machine.guest_errors()[-3:]:
                 show(f"The device reports: {line.strip()}")
-            show(f"Read: {folder.relative_to(LABS.parent)}/README.md, step {number}")
+            text = path.parent / "README.md" if LABS not in path.parents else folder / "README.md"
+            show(f"Read: {text.relative_to(LABS.parent) if LABS in text.parents else text if text.is_file() else folder / 'README.md'}, step {number}")
             machine.close()
             return 1
     finally:
         bench.close()
-    print(f"all {len(stages)} stages passed")
+    print(f"all {len(stages)} stages passed" if stage is None else f"stage {stage} passed; without --stage all {len(stages)} stages run")
     return PASSED
 
 
-def run(folder, path, limit, out=sys.stdout):
-    """Runs the child with limits; returns its exit status."""
-    command = [sys.executable, str(LABS / "grade"), "--child", "--file", str(path), "--limit", str(limit), folder.name]
-    stages = len(re.findall(r"^def stage_", (folder / "check.py").read_text(encoding="utf-8"), re.M))
+def run(folder, path, limit, out=sys.stdout, stage=None):
+    """Runs the child with limits; returns its exit status. stage is the number of the only stage to run, or None."""
+    command = [sys.executable, str(LABS / "grade"), "--child", "--file", str(path), "--limit", str(limit), *(["--stage", str(stage)] if stage else []), folder.name]
+    stages = count(folder)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
         os.set_blocking(process.stdout.fileno(), False)
         end, size = time.monotonic() + limit * (stages + 1) + GRACE + START, 0

@@ -33,7 +33,7 @@ CONTROL, MSIX, DOORBELL = (hw.constant(f"BAR_{name}") for name in ("CONTROL", "M
 MAC, ADDRESS = "525400000001", "10.0.0.1"
 PEER_MAC, PEER_ADDRESS = "525400000002", "10.0.0.2"
 PATIENCE = 20                   # seconds that a wait for the device may last
-SETTLE_ROUNDS = 64              # register reads after which the device has no work left
+SETTLE_ROUNDS = 64              # requests after which the device has no work left
 
 Transaction = collections.namedtuple("Transaction", "kind address data keys")
 
@@ -209,12 +209,16 @@ class Machine:
     # Observation
 
     def settle(self):
-        """Returns when the device has done all work that it knows of."""
+        """Returns when the device has done all work that it knows of. No request of this method is in the capture."""
         for _ in range(SETTLE_ROUNDS):
-            self._client.read(CONTROL, hw.register["ID"], 4)
+            self._client.info()
 
     def guest_errors(self):
-        """Returns the lines of the device about rules that the driver broke."""
+        """Returns the lines of the device about rules that the driver broke, including those about its last posted writes."""
+        try:
+            self.settle()
+        except (OSError, vfio_user.Closed):
+            pass            # the device has ended, so it reports nothing more
         return [line for line in self._bench.output()[self._log_start:].splitlines() if "guest error" in line.lower() or "qrnic" in line]
 
     def forget_errors(self):

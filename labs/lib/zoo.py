@@ -13,7 +13,6 @@ import json
 import os
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -116,11 +115,6 @@ class Cpu(lab.Machine):
             time.sleep(0.001)
 
     # Observation
-
-    def settle(self):
-        """Returns when the device has done all work that it knows of. No request of this method is in the capture."""
-        for _ in range(lab.SETTLE_ROUNDS):
-            self._client.info()
 
     def show(self):
         """Prepares the device for its observer, which needs the registers, also if the driver has switched the BARs off."""
@@ -280,23 +274,48 @@ def program(source, name):
     return module
 
 
+HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
+
+
+def hunks(text):
+    """Yields the hunks of a unified diff of driver.py: (first line, old lines, new lines)."""
+    lines = text.splitlines()
+    if lines[:2] != ["--- a/driver.py", "+++ b/driver.py"]:
+        raise ValueError("the first lines are not those of a diff of driver.py (--- a/driver.py, +++ b/driver.py)")
+    found = []
+    for number, line in enumerate(lines[2:], 3):
+        if match := HUNK.match(line):
+            found.append((int(match[1]), [], []))
+        elif not found or line[:1] not in (" ", "-", "+"):
+            raise ValueError(f"line {number} is not part of a diff")
+        else:
+            if line[0] != "+":
+                found[-1][1].append(line[1:])
+            if line[0] != "-":
+                found[-1][2].append(line[1:])
+    return found
+
+
 def patched(folder, patch):
-    """Copies the driver to a folder, applies the patch exactly, and returns the path of the copy."""
+    """Copies the driver to a folder, applies the patch exactly, and returns the path of the copy. No other program is necessary."""
     copy = Path(folder) / "driver.py"
-    correct = (ZOO / "driver.py").read_bytes()
-    copy.write_bytes(correct)
+    correct = (ZOO / "driver.py").read_text(encoding="utf-8")
+    copy.write_text(correct, encoding="utf-8")
     if not patch:
         return copy
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment.update(GIT_CEILING_DIRECTORIES=str(Path(folder).parent), LC_ALL="C")
+    lines, shift = correct.split("\n"), 0
     try:
-        done = subprocess.run(["git", "apply", "--whitespace=nowarn", Path(patch).resolve()], cwd=folder, stdin=subprocess.DEVNULL, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment)
-    except FileNotFoundError:
-        raise Broken("git is missing: run tools/deps check") from None
-    if done.returncode:
-        raise Broken(f"{Path(patch).name} does not apply to driver.py: {done.stdout.strip()}")
-    if copy.read_bytes() == correct:
+        for first, old, new in hunks(Path(patch).read_text(encoding="utf-8")):
+            places = [place for place in range(len(lines) - len(old) + 1) if lines[place:place + len(old)] == old]
+            if not places:
+                raise ValueError(f"the lines of the hunk at line {first} are not in driver.py")
+            place = min(places, key=lambda one: abs(one - (first - 1 + shift)))         # pylint: disable=cell-var-from-loop  # called at once
+            lines[place:place + len(old)] = new
+            shift += len(new) - len(old)
+    except ValueError as error:         # also of bytes that are no text
+        raise Broken(f"{Path(patch).name} does not apply to driver.py: {error}") from None
+    copy.write_text("\n".join(lines), encoding="utf-8")
+    if "\n".join(lines) == correct:
         raise Broken(f"{Path(patch).name} does not change driver.py")
     return copy
 
