@@ -95,6 +95,7 @@ TABLE = {
     "apt-get update": Covered("tools/check-packages", "apt-get -q update", "the suite packages runs it in a clean root"),
     "apt-get install -t trixie-backports qrnic-guest qemu-system-x86": Covered(
         "tools/check-packages", '"-t", f"{SUITE}-backports", "qrnic-guest", "qemu-system-x86"', "the suite packages runs it in a clean root"),
+    "tools/qrnic lab": Covered("tools/check-labs", 'TOOLS / "qrnic", "lab"', "the suite labs runs it"),
     "qrnic lab": Covered("tools/check-packages", '"sh", "-c", LAB', "the suite packages runs it in a clean root"),
     "qrnic lab copy 1": Covered("tools/check-labs", '("copy", "1")', "the suite labs runs it in a folder of a student"),
     "qrnic lab grade 01-device": Covered("tools/check-labs", '("grade", "01-device")', "the suite labs runs it in a folder of a student"),
