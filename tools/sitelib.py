@@ -10,6 +10,8 @@ SPDX-License-Identifier: GPL-2.0-or-later
 """
 
 import html
+import importlib.machinery
+import importlib.util
 import os
 import re
 import shutil
@@ -31,6 +33,10 @@ LANGUAGES = {".c": "c", ".h": "c", ".py": "python", ".sh": "bash", ".yml": "yaml
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md", "tools/README.md")
 LEAD = ("tour", "install", "guests")
 MAN = ("packaging/man", "guest-provider/man")
+
+
+# Sources of slides, and their places in the site
+LECTURES = {f"labs/guide/{path.name}": f"slides/{path.stem}.html" for path in sorted((ROOT / "labs/guide").glob("*.markdown"))}
 
 
 class SiteError(Exception):
@@ -155,6 +161,8 @@ class Pages:
             return f"[{words}]({href})"
         if target.startswith("spec/") and target.endswith(".rst"):
             return f"[{words}]({self.manual.target(Path(target).stem, anchor)})"
+        if target in LECTURES:
+            return f'<a href="{os.path.relpath(LECTURES[target], os.path.dirname(name) or ".")}">{html.escape(words)}</a>'
         if not (ROOT / target).is_file():
             raise SiteError(f"{name}: link to {href}, which is no file of the tree")
         self.files.add(target)
@@ -223,6 +231,26 @@ def gallery(out, manual):
     write(out / "pictures.md", "\n".join(text))
 
 
+def slides(out):
+    """Makes the slides of the lectures, and a page that lists them in the order of labs/guide/slides."""
+    loader = importlib.machinery.SourceFileLoader("guide_slides", str(ROOT / "labs/guide/slides"))
+    maker = importlib.util.module_from_spec(importlib.util.spec_from_loader("guide_slides", loader))
+    loader.exec_module(maker)
+    lines = ["# Slides", "", "Slides of three lectures for the [labs](labs/README.md). The [instructor's guide](labs/guide/README.md) has the plans.", ""]
+    for name in maker.LECTURES:
+        source, place = ROOT / "labs/guide" / f"{name}.markdown", LECTURES[f"labs/guide/{name}.markdown"]
+        (out / "extra" / place).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            maker.make(source, out / "extra" / place)
+        except maker.SlideError as error:
+            raise SiteError(str(error).splitlines()[0]) from None
+        title, subtitle = re.findall(r'^(?:title|subtitle): "(.*)"$', read(source), re.M)
+        lines.append(f'- <a href="{place}">{html.escape(title)}</a>: {html.escape(subtitle)}')
+    lines += ["", "In the browser the right arrow shows the next slide, `n` the notes, `f` the full screen. Printing adds the notes. A window of at most 700 pixels",
+              "shows all slides and their notes as one page."]
+    write(out / "slides.md", "\n".join(lines) + "\n")
+
+
 def trend(out, folder):
     """Writes the page of the bench's trend, and runs tools/trend if there are results."""
     text = "# Trend of the bench\n\nThe bench compares qrnic with Soft-RoCE ([Measure](docs/use/measure.md)). "
@@ -248,7 +276,7 @@ def navigation(out, manual, pages, man):
     """Adds the navigation to the start page, which is the README."""
     text = [toctree("Use", pages.uses)]
     if pages.labs:
-        text.append(toctree("Labs", pages.labs))
+        text.append(toctree("Labs", [*pages.labs, "slides"]))
     text += [toctree("Examples and results", ["examples/README", "pictures", "bench-trend"]), toctree("Manual", ["spec/index"])]
     text += [toctree(f"Manual: {title}", [f"spec/{name}" for name in names]) for title, names in manual.parts()]
     # The ending of a man page is a part of its name.
@@ -271,6 +299,7 @@ def stage(out, results=None):
     pages.write()
     man = man_pages(out)
     gallery(out, manual)
+    slides(out)
     trend(out, results)
     navigation(out, manual, pages, man)
 
