@@ -519,6 +519,35 @@ sys.exit(out.finish())
         expected = ["TAP version 13", "ok 1 - program: first", "not ok 2 - program: second", "not ok 3 - late did not end in 1 s", "1..3"]
         self.report.result(said == expected and process.returncode == 1, "launcher: check-qtest prints each result at once", details=lines)
 
+    def without_progress(self):
+        """Serves guests with a clock of its own: a run of any length continues while it makes progress, and ends without."""
+        script = f"""
+import sys, types
+sys.path.insert(0, {os.path.join(self.root, 'tools')!r})
+from guestlib import run
+from guestlib.errors import LaunchError
+clock, events = [0.0], []
+one = types.SimpleNamespace(number=1, status=None, devices=[], boots=1, is_ready=True, serial_log="/nonexistent", serial_seen=0,
+                            process=types.SimpleNamespace(poll=lambda: None))
+class Selector:
+    def select(self, timeout):
+        clock[0] += 15
+        if clock[0] > 1000:
+            sys.exit("no limit")
+        return [(types.SimpleNamespace(data=(one, events.append)), 1)] if len(events) < 10 else []
+run.time = types.SimpleNamespace(monotonic=lambda: clock[0])
+served = run.Run.__new__(run.Run)
+served.options = types.SimpleNamespace(boot_timeout=90, timeout=0, progress_timeout=20)
+served.accelerator, served.guests, served._selector = types.SimpleNamespace(name="tcg"), [one], Selector()
+try:
+    served._serve()
+except LaunchError as error:
+    print(len(events), clock[0], error)
+"""
+        done = subprocess.run([sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        self.report.result(done.stdout == "10 180.0 the job made no progress for 20 s on guest1: allow more with --progress-timeout\n",
+                           "launcher: --progress-timeout ends a run without progress only", details=(done.stdout + done.stderr).splitlines()[-8:])
+
     def stalls(self):
         """Runs the stalls of tests/guest/run --stall. Only QEMU processes of the run are stopped, and none stays stopped."""
         with tempfile.TemporaryDirectory(prefix="st-") as directory:
@@ -1026,7 +1055,7 @@ def run(root, report, stopped):
         for group in (tests.bad_options, tests.synced, tests.bad_devices, tests.drivers, tests.read_only, tests.endings, tests.kvm, tests.reports,
                       tests.broken, tests.strict, tests.terminal, tests.live, tests.tap, tests.marks, tests.wires, tests.tshark, tests.captures,
                       tests.switch, tests.pinned, tests.interrupted,
-                      tests.interrupted_checks, tests.progress, tests.stalls, tests.inside_only, tests.packages):
+                      tests.interrupted_checks, tests.progress, tests.without_progress, tests.stalls, tests.inside_only, tests.packages):
             if not stopped():
                 group()
     finally:

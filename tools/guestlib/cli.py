@@ -98,6 +98,8 @@ def build_parser():
     add("--file", action="append", default=[], metavar="SRC:DEST", help="put a file into the guests")
     add("--env", action="append", default=[], metavar="K=V", help="set a variable for the job")
     add("--timeout", type=float, default=300, metavar="S", help="for the whole run (default 300, 0 for none)")
+    add("--progress-timeout", type=float, default=0, metavar="S",
+        help="end if all guests together have neither output nor a barrier for S seconds (default 0: never)")
     add("--boot-timeout", type=float, default=90, metavar="S", help="until all guests are up (default 90)")
     add("--show", type=int, default=0, metavar="N", help="print the job's output of guest N only, without prefix")
     add("--pcap", metavar="DIR", help="record every card's frames as DIR/guestN-netI.pcap (of a cable: .pcapng)")
@@ -168,7 +170,7 @@ def check(options):
     if not options.nic and not options.no_nic:
         options.nic = ["qrnic"]
     if options.interactive:
-        options.timeout = 0
+        options.timeout = options.progress_timeout = 0
     if options.strict:
         # The level is at least 5, because otherwise warnings of the kernel do not reach the console.
         options.loglevel = max(options.loglevel, 5)

@@ -207,10 +207,13 @@ class Run:
         start = time.monotonic()
         boot_deadline = start + self.options.boot_timeout
         deadline = start + self.options.timeout if self.options.timeout else float("inf")
+        patience = self.options.progress_timeout or float("inf")
+        progress = start
         while not self._done():
             for key, _ in self._selector.select(timeout=0.2):
                 guest, handler = key.data
                 handler(guest)
+                progress = time.monotonic()
             now = time.monotonic()
             for guest in self.guests:
                 if guest.status is None:
@@ -227,6 +230,10 @@ class Run:
                     raise LaunchError(f"guest{guest.number} did not come up within {self.options.boot_timeout} s: "
                                       f"its last line was \"{self._last_serial_line(guest)}\"; "
                                       f"see {guest.serial_log}, or allow more with --boot-timeout", EXIT_TIMEOUT)
+            if now - progress > patience:
+                late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
+                raise LaunchError(f"the job made no progress for {self.options.progress_timeout:g} s on {late}: "
+                                  "allow more with --progress-timeout", EXIT_TIMEOUT)
             if now > deadline:
                 late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
                 raise LaunchError(f"the job did not end within {self.options.timeout} s on {late}: "
