@@ -4,6 +4,7 @@
 simulate(), then summary(). See tools/simulate --help.
 """
 
+import functools
 import re
 import resource
 import subprocess
@@ -25,7 +26,7 @@ LINK = {"rate": "rate", "delay": "time", "queue": "bytes", "loss": "part", "to_b
 ECN = {"kmin": "bytes", "kmax": "bytes", "pmax": "part"}
 PFC = {"xoff": "bytes", "xon": "bytes", "headroom": "bytes"}
 FLOW = {"size": "bytes", "depth": "number", "start": "time", "stop": "time", "pause": "time", "messages": "number",
-        "class": "number", "priority": "number", "timeout": "number"}
+        "class": "number", "priority": "number", "limit": "rate", "burst": "bytes", "timeout": "number"}
 FAULT = {"psn": "number", "transmission": "number", "late": "time"}
 FLAGS = {"np_enable": 1, "rp_enable": 2, "ect_enable": 4, "rp_clamp_tgt_rate": 8, "rp_clamp_tgt_rate_ati": 16,
          "np_cnp_prio_mode": 32}
@@ -277,6 +278,7 @@ def summary(scenario, result):
     return said
 
 
+@functools.cache
 def program():
     """Returns the path of qrnic-simulate."""
     try:

@@ -8,7 +8,6 @@
 """One qrnic, as a driver sees it."""
 
 import collections
-import csv
 import importlib.util
 import json
 import os
@@ -25,6 +24,7 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/process"), str(ROOT / "tools")]
 import driver  # noqa: E402
+import simulatelib  # noqa: E402
 import vfio_user  # noqa: E402
 from guestlib.process import listens  # noqa: E402
 
@@ -305,28 +305,30 @@ def solution(name):
     return load(path, path.stem)
 
 
-Simulated = collections.namedtuple("Simulated", "bytes sent lost retransmissions timeouts")
+Simulated = collections.namedtuple("Simulated", "bytes sent lost retransmissions timeouts flows")
+Flow = collections.namedtuple("Flow", "bytes messages median p99 longest")              # times in nanoseconds
 
 
 def simulate(scenario):
     """Runs a scenario of tools/simulate (chapter The network simulator), a map. Returns the sums over all flows, links and nodes.
 
     Members: bytes of complete messages, frames that nodes sent, frames that links lost, packets that were retransmitted, timeouts.
+    The member flows is a map from the name of a flow to its Flow. Only bytes until the time "until" count.
     """
     need(isinstance(scenario, dict), f"simulate({scenario!r}): a scenario is a map")
-    with tempfile.TemporaryDirectory(prefix="qrnic-lab-") as place:
-        path = Path(place) / "scenario.yaml"
-        path.write_text(json.dumps(scenario), encoding="utf-8")         # JSON is YAML
-        done = subprocess.run([ROOT / "tools/simulate", "--no-build", "--out", f"{place}/out", str(path)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-        need(done.returncode == 0, f"the simulator rejects the scenario: {done.stdout.strip()[-600:]}")
-
-        def rows(name):
-            with open(f"{place}/out/scenario/{name}.csv", encoding="utf-8", newline="") as file:
-                return list(csv.DictReader(file))
-        nodes = rows("node")
-        return Simulated(sum(int(row["bytes"]) for row in rows("rate")), int(rows("total")[0]["frames"]), int(rows("total")[0]["lost"]),
-                         sum(int(row["retransmissions"]) for row in nodes), sum(int(row["timeouts"]) for row in nodes))
+    try:
+        plain = json.loads(json.dumps(scenario))        # Numbers, strings, lists and maps, as in a file
+        rows = simulatelib.simulate(plain).rows
+        until = simulatelib.quantity("time", plain["until"], "until")
+    except (simulatelib.Wrong, simulatelib.Failed, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise Misuse(f"the simulator rejects the scenario: {error}") from None
+    rates = collections.Counter()
+    for row in rows["rate"]:
+        rates[row["flow"]] += row["bytes"] if row["ns"] <= until else 0
+    flows = {row["flow"]: Flow(rates[row["flow"]], *(row[name] for name in ("messages", "p50_ns", "p99_ns", "most_ns"))) for row in rows["flow"]}
+    total = rows["total"][0]
+    return Simulated(rates.total(), total["frames"], total["lost"], sum(row["retransmissions"] for row in rows["node"]),
+                     sum(row["timeouts"] for row in rows["node"]), flows)
 
 
 class Endpoint:

@@ -125,6 +125,7 @@ TABLE = {
     "make -C labs/07-transport grade": Run("boot", status=2),
     "make -C labs/08-loss grade": Run("boot", status=2),
     "make -C labs/09-contexts grade": Run("boot", status=2),
+    "make -C labs/10-priorities grade": Run("boot", status=2),
     "make -C labs/11-gather grade": Run("boot", status=2),
     "make -C labs/13-paging grade": Run("boot", status=2),
     "make -C labs/15-attack grade": Run("boot", status=2),

@@ -67,6 +67,7 @@ static const Member of_flow[] = {
     MEMBER(ScenarioFlow, "messages", messages),
     MEMBER(ScenarioFlow, "class", traffic_class),
     MEMBER(ScenarioFlow, "priority", priority),
+    MEMBER(ScenarioFlow, "limit", limit), MEMBER(ScenarioFlow, "burst", burst),
     MEMBER(ScenarioFlow, "options", options),
     MEMBER(ScenarioFlow, "timeout", timeout), MEMBER(ScenarioFlow, "mtu", mtu),
     { NULL },
@@ -146,6 +147,8 @@ static const char *flow_parse(Scenario *s, char **word)
         !f.depth || f.depth > 1024 || f.mtu < QRNIC_MTU_256 ||
         f.mtu > QRNIC_MTU_4096 || f.timeout > 31 ||
         f.priority > QRNIC_PRIORITY_LEVELS ||
+        (f.limit && f.limit < QRNIC_MIN_RATE_LIMIT * 1000ull) ||
+        f.limit > QRNIC_MAX_RATE_LIMIT * 1000ull ||
         s->flow->len == FLOWS_MAX || flow_find(s, f.name) >= 0) {
         return "flow: out of range, or its name is not its own";
     }

@@ -25,7 +25,8 @@
  *                   headroom=
  *   congestion      members of congestion_ctx
  *   flow NAME       from= to= operation= size= depth= start= stop= pause=
- *                   messages= class= priority= options= timeout= mtu=
+ *                   messages= class= priority= limit= burst= options=
+ *                   timeout= mtu=
  *   fault FLOW      psn= transmission= fate= (NetFate) late= answers=
  */
 
@@ -45,6 +46,8 @@ typedef struct ScenarioFlow {
     int64_t start, stop;
     int64_t pause;              /* Random pause before a message, up to this */
     uint64_t messages;          /* 0: until the end of the run */
+    uint64_t limit;             /* Bits per second; 0: no rate limit */
+    uint32_t burst;             /* Bytes; 0: those of 1 ms at the limit */
     uint8_t traffic_class, priority, options, timeout, mtu;
 } ScenarioFlow;
 

@@ -131,6 +131,7 @@ static void flow_build(World *w, Flow *f, const ScenarioFlow *is)
     uint64_t bytes = (uint64_t)is->size * is->depth;
     SimConnect c = sim_connect_default();
     unsigned log = MAX(log_up(is->depth), 3) + 1;
+    QrnicQpAttr attr;
 
     f->is = is;
     f->from = sim_qp_new(from, log, 4, 0, log);
@@ -148,13 +149,14 @@ static void flow_build(World *w, Flow *f, const ScenarioFlow *is)
     c.traffic_class = is->traffic_class;
     c.psn_a = c.psn_b = FIRST_PSN;
     sim_connect(f->from, f->to, &c);
-    if (is->priority) {
-        QrnicQpAttr a = {
-            .mask = QRNIC_QP_PRIORITY, .priority = is->priority,
-        };
-        QrnicResult r = sim_modify(f->from, &a);
-
-        g_assert_cmpint(r.status, ==, QRNIC_ST_OK);
+    attr = (QrnicQpAttr) {
+        .mask = (is->priority ? QRNIC_QP_PRIORITY : 0) |
+                (is->limit ? QRNIC_QP_RATE_LIMIT : 0),
+        .priority = is->priority, .rate_limit = is->limit / 1000,
+        .max_burst_sz = is->limit ? is->burst : 0,
+    };
+    if (attr.mask) {
+        g_assert_cmpint(sim_modify(f->from, &attr).status, ==, QRNIC_ST_OK);
     }
     printf("qp %s %u %u %u\n", is->name, f->from->number, f->to->number,
            FIRST_PSN);
