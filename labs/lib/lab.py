@@ -58,7 +58,7 @@ def need(condition, text):
 class Bench:
     """The device process and the peer's end of the wire, in a temporary folder."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, mac=MAC):
         """Starts the device; the options are more arguments of tools/device."""
         self.folder = tempfile.TemporaryDirectory(prefix="qrnic-lab-")
         place = Path(self.folder.name)
@@ -68,7 +68,7 @@ class Bench:
         self.wire.bind(str(place / "peer"))
         self.wire.setblocking(False)
         command = [ROOT / "tools/device", "--socket", self.socket, "--property", f"capture={self.capture}",
-                   "--property", "mac=" + ":".join(re.findall("..", MAC)), "--qemu-arg", "-d", "--qemu-arg", "guest_errors",
+                   "--property", "mac=" + ":".join(re.findall("..", mac)), "--qemu-arg", "-d", "--qemu-arg", "guest_errors",
                    "--netdev", f"dgram,local.type=unix,local.path={place}/device,remote.type=unix,remote.path={place}/peer", *options]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -393,7 +393,7 @@ class Setup:
     Members: machine, pd, eq, eq_ring, key, left, right.
     """
 
-    def __init__(self, machine, connected=True, contexts=False, **sizes):
+    def __init__(self, machine, connected=True, contexts=False, address=ADDRESS, mac=MAC, **sizes):
         """contexts: gives the device memory for the contexts that its cache has no room for."""
         a = machine._adapter                    # pylint: disable=protected-access
         self.machine, self.adapter = machine, a
@@ -410,7 +410,7 @@ class Setup:
         self.pd = a.command("ALLOC_PD")
         self.key = a.command("CREATE_MKEY", data=hw.pack("mkey_ctx", type="DMA", access=["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"],
                                                          variant=5, pd=self.pd, length=(1 << 64) - 1)) << 8 | 5
-        a.command("SET_GID", data=hw.pack("gid_entry", gid=driver.gid_of(ADDRESS), mac=MAC, flags=["VALID"]))
+        a.command("SET_GID", data=hw.pack("gid_entry", gid=driver.gid_of(address), mac=mac, flags=["VALID"]))
         self.left = Endpoint(machine, self.pd, self.key, self.eq, **sizes)
         self.right = Endpoint(machine, self.pd, self.key, self.eq, **sizes) if connected else None
         if connected:
