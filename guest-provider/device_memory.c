@@ -46,9 +46,11 @@ static bool dm_access_valid(const struct qrnic_dm *dm, uint64_t offset,
 }
 
 /*
- * The next two functions access the mapping by 4 and 8 bytes. If a VMM emulates
- * device memory, KVM cannot execute the wider accesses of memcpy(), and the
- * program would get SIGILL. Address and length are multiples of
+ * The next two functions access the mapping by 4 bytes and by words of the CPU.
+ * If a VMM emulates device memory, KVM cannot execute the wider accesses of
+ * memcpy(), and the program would get SIGILL. KVM cannot execute the
+ * instructions of the floating-point unit either, by which a CPU of 32 bits
+ * accesses 8 bytes at once. Address and length are multiples of
  * DM_ACCESS_ALIGN.
  */
 static void dm_write(uint8_t *to, const uint8_t *from, size_t length)
@@ -56,14 +58,14 @@ static void dm_write(uint8_t *to, const uint8_t *from, size_t length)
 	size_t step;
 
 	for (; length; to += step, from += step, length -= step) {
-		uint64_t value64;
+		unsigned long word;
 		uint32_t value32;
 
-		if (length >= sizeof(value64) &&
-		    !((uintptr_t)to % sizeof(value64))) {
-			step = sizeof(value64);
-			memcpy(&value64, from, step);
-			atomic_store_explicit((_Atomic(uint64_t) *)to, value64,
+		if (length >= sizeof(word) &&
+		    !((uintptr_t)to % sizeof(word))) {
+			step = sizeof(word);
+			memcpy(&word, from, step);
+			atomic_store_explicit((_Atomic(unsigned long) *)to, word,
 					      memory_order_relaxed);
 		} else {
 			step = sizeof(value32);
@@ -79,15 +81,16 @@ static void dm_read(uint8_t *to, const uint8_t *from, size_t length)
 	size_t step;
 
 	for (; length; to += step, from += step, length -= step) {
-		uint64_t value64;
+		unsigned long word;
 		uint32_t value32;
 
-		if (length >= sizeof(value64) &&
-		    !((uintptr_t)from % sizeof(value64))) {
-			step = sizeof(value64);
-			value64 = atomic_load_explicit(
-				(_Atomic(uint64_t) *)from, memory_order_relaxed);
-			memcpy(to, &value64, step);
+		if (length >= sizeof(word) &&
+		    !((uintptr_t)from % sizeof(word))) {
+			step = sizeof(word);
+			word = atomic_load_explicit(
+				(_Atomic(unsigned long) *)from,
+				memory_order_relaxed);
+			memcpy(to, &word, step);
 		} else {
 			step = sizeof(value32);
 			value32 = atomic_load_explicit(
