@@ -89,7 +89,7 @@ static const char *check_region(const void *body)
     struct vfio_user_region_access access;
 
     memcpy(&access, body, sizeof(access));
-    return access.count > QRNIC_MESSAGE_MAX / 2 ?
+    return access.count > QRNIC_ACCESS_MAX ?
            "an access has more than 32 KiB" : NULL;
 }
 

@@ -22,12 +22,17 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include "qemu/atomic.h"
+#include "qemu/units.h"
 #include "qapi/error.h"
+#include "trace.h"
 #include "cable/socket.h"
 #include "process/process.h"
 
 /* Threads that may exist at a time; almost all serve former VMMs */
 #define CLOSERS_MAX 64
+
+/* Bytes of a mapping whose pages are removed at a time */
+#define UNMAP_PART (4 * MiB)
 
 /*
  * Descriptors that a new VMM may need, with those of its messages, those that
@@ -58,6 +63,25 @@ static unsigned threads;
 /* Descriptors of all VMMs that are not closed yet */
 static unsigned waiting;
 
+/*
+ * Unmaps memory. The kernel holds the lock of the address space while it
+ * removes pages. The main loop would wait for the lock to map memory, or to
+ * handle a page fault. Therefore few pages are removed at a time. The last call
+ * finds no pages, unless the kernel does not remove huge pages in parts.
+ */
+static void unmap(const Closing *c)
+{
+    size_t parts = 0;
+
+    for (size_t done = 0; done < c->size; done += UNMAP_PART) {
+        madvise(c->mapping + done, MIN(UNMAP_PART, c->size - done),
+                MADV_DONTNEED);
+        parts++;
+    }
+    munmap(c->mapping, c->size);
+    trace_qrnic_process_unmapped(c->size, parts);
+}
+
 static void close_fd(const Closing *c)
 {
     char unread[4096];
@@ -86,7 +110,7 @@ static void *close_thread(void *opaque)
             break;
         }
         if (c->kind == CLOSE_MEMORY) {
-            munmap(c->mapping, c->size);
+            unmap(c);
         } else {
             close_fd(c);
             qatomic_dec(&waiting);
@@ -228,6 +252,17 @@ int qrnic_fds_take(QrnicFds *fds, unsigned i)
 
     fds->fd[i] = -1;
     return fd;
+}
+
+ssize_t qrnic_fds_peek(int socket, void *buf, size_t len, bool *descriptors)
+{
+    struct iovec iov = { .iov_base = buf, .iov_len = len };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+    ssize_t n = RETRY_ON_EINTR(recvmsg(socket, &msg, MSG_DONTWAIT | MSG_PEEK));
+
+    /* The kernel reports that there is no buffer for the descriptors. */
+    *descriptors = n >= 0 && msg.msg_flags & MSG_CTRUNC;
+    return n;
 }
 
 ssize_t qrnic_fds_receive(int socket, void *buf, size_t len, QrnicFds *fds)

@@ -187,8 +187,8 @@ static void machine_class_init(ObjectClass *klass, QrnicClassData *data)
     object_class_property_add_bool(klass, "map-memory", get_map_memory,
                                    set_map_memory);
     object_class_property_set_description(klass, "map-memory",
-        "Offer device memory for mapping; QEMU then waits for each write to "
-        "another register or doorbell");
+        "Offer device memory for mapping; QEMU then waits for the reply to "
+        "each write of a register or doorbell");
 }
 
 static const TypeInfo machine_types[] = {

@@ -156,7 +156,8 @@ void qrnic_connection_close(int fd, QrnicCloser who);
  * @size: number of bytes
  *
  * Lets a thread unmap the memory, because the kernel needs a long time for many
- * pages.
+ * pages. The thread removes few pages at a time, because the main loop cannot
+ * map memory meanwhile.
  */
 void qrnic_mapping_close(void *mapping, size_t size);
 /**
@@ -189,6 +190,19 @@ void qrnic_fds_close(QrnicFds *fds);
  * Returns: the descriptor, which the caller then owns
  */
 int qrnic_fds_take(QrnicFds *fds, unsigned i);
+/**
+ * qrnic_fds_peek:
+ * @socket: a connection
+ * @buf: receives a copy of the bytes
+ * @len: maximum number of bytes
+ * @descriptors: set to true if descriptors were sent with some of the bytes
+ *
+ * Copies the next bytes, which stay in the socket, without a wait.
+ *
+ * Returns: the number of bytes; 0 at the end of the connection; or -1 with
+ * errno set
+ */
+ssize_t qrnic_fds_peek(int socket, void *buf, size_t len, bool *descriptors);
 /**
  * qrnic_fds_receive:
  * @socket: a connection
@@ -369,6 +383,8 @@ bool qrnic_vmm_init(QrnicProcess *p, Error **errp);
 
 /* Size in bytes of the largest message that is accepted */
 #define QRNIC_MESSAGE_MAX (64 * 1024)
+/* Number of bytes of the largest access to a region */
+#define QRNIC_ACCESS_MAX (QRNIC_MESSAGE_MAX / 2)
 
 /**
  * qrnic_message_check:

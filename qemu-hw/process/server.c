@@ -21,11 +21,12 @@
  * served:   The context owns one socket of the private connection. s->library
  *           is the opposite socket, and is empty between two messages.
  *
- * One call receives several messages. The VMM sends descriptors with the first
- * bytes of their message, and the kernel ends a call behind the bytes that had
- * descriptors. So they belong to the last message that begins in the received
- * bytes. The next call returns no more than the rest of this message, because
- * it could otherwise return the descriptors of another one.
+ * One call receives several messages, if none of them has descriptors. Before
+ * it, a call that leaves the bytes in the socket finds out if descriptors
+ * follow. Then each message is received alone, because the kernel does not
+ * report with which of the received bytes the descriptors were sent. So
+ * descriptors belong to the message with the first byte that was sent with
+ * them. The VMM may send several messages at once.
  */
 
 #include "qemu/osdep.h"
@@ -48,9 +49,21 @@
  * frames are not delayed. The unit is a byte of a message or of its reply.
  */
 #define WORK_PER_RUN (256 * 1024)
-/* Work of a message beyond its bytes: of a region access, and of any other */
+/* Work of each access to a register or a doorbell, beyond its bytes */
 #define WORK_ACCESS 1024
+/* Work of any other message, and of a register access that may be a reset */
 #define WORK_REQUEST (32 * 1024)
+/*
+ * Time in us after which a run ends, however little work was counted, because a
+ * doorbell may start work of any size in the engine
+ */
+#define RUN_LIMIT_US 2000
+/*
+ * Bytes that one message may access in a BAR of registers or doorbells. The
+ * device gets them as accesses of 8 bytes.
+ */
+#define REGISTERS_MAX 512
+#define REGISTER_BYTES 8
 /* Time in ms that the end of the process may take for the last connection */
 #define EXIT_LIMIT_MS 1000
 
@@ -60,6 +73,9 @@
  * at which the server sees that a flooding VMM has ended.
  */
 #define BATCH 4096
+
+/* Descriptors of a message that the server announces */
+#define FDS_ANNOUNCED 8
 
 /* A message must be complete after this time. */
 #define MESSAGE_LIMIT_MS 30000
@@ -100,16 +116,19 @@ struct QrnicServer {
     /* Warnings that may be reported now, and the time of the last change */
     unsigned warnings, suppressed;
     int64_t warned_ms;
-    /* Handlers of the connection that are set */
-    bool reading, writing;
-    /* Continues with received messages in the next run of the main loop */
+    /* The handler of the connection is set */
+    bool reading;
+    /* Source of the main loop that waits for room for a reply, or 0 */
+    guint room;
+    /* All bytes that were in the socket have been received. */
+    bool drained;
+    /* Continues with the next messages in the next run of the main loop */
     QEMUBH *more;
     /* The message in progress begins at in[first]. in[end] is unused. */
     size_t first, end;
     uint8_t in[QRNIC_MESSAGE_MAX];
-    /* Descriptors of the message that begins at in[owner] */
+    /* Descriptors of the message in progress */
     QrnicFds fds;
-    size_t owner;
     uint8_t out[QRNIC_MESSAGE_MAX];
 };
 
@@ -146,16 +165,24 @@ void qrnic_server_warn(QrnicServer *s, const char *format, ...)
     s->suppressed = 0;
 }
 
-/* Changes the handlers only if necessary, because a change wakes the loop. */
-static void handlers(QrnicServer *s, bool read, bool write)
+/* Changes the handler only if necessary, because a change wakes the loop. */
+static void set_reading(QrnicServer *s, bool read)
 {
-    if (read == s->reading && write == s->writing) {
+    if (read == s->reading) {
         return;
     }
     s->reading = read;
-    s->writing = write;
-    qemu_set_fd_handler(s->fd, read ? receive : NULL, write ? receive : NULL,
-                        s);
+    trace_qrnic_process_reading(read);
+    qemu_set_fd_handler(s->fd, read ? receive : NULL, NULL, s);
+}
+
+/* Stops to wait for room for a reply. */
+static void forget_room(QrnicServer *s)
+{
+    if (s->room) {
+        g_source_remove(s->room);
+        s->room = 0;
+    }
 }
 
 /* Returns true if the VMM has closed its end of the connection. */
@@ -175,7 +202,8 @@ static void end(QrnicServer *s, const char *reason)
     trace_qrnic_process_end(reason ?: "closed by the VMM");
     timer_del(s->late);
     qemu_bh_cancel(s->more);
-    handlers(s, false, false);
+    set_reading(s, false);
+    forget_room(s);
     qrnic_vmm_free(s->p);
     if (s->library >= 0) {
         close(s->library);
@@ -188,6 +216,7 @@ static void end(QrnicServer *s, const char *reason)
     qrnic_fds_close(&s->fds);
     s->first = 0;
     s->end = 0;
+    s->drained = false;
     s->paused = false;
     qrnic_connection_close(s->fd, QRNIC_CLOSER_VMM);
     s->fd = -1;
@@ -233,7 +262,7 @@ static bool must_pause(QrnicServer *s)
                 qrnic_fds_closing(QRNIC_CLOSER_MEMORY) > UNMAPPING_MAX;
 
     if (many) {
-        handlers(s, false, false);
+        set_reading(s, false);
         if (!s->paused) {
             arm(s->late, CLOSING_LIMIT_MS);
         }
@@ -309,57 +338,30 @@ static size_t message_size(const QrnicServer *s)
 }
 
 /*
- * Returns the offset of the last message of which at least one byte was
- * received.
- */
-static size_t last_message(const QrnicServer *s)
-{
-    size_t at = s->first;
-    Header header;
-
-    while (s->end - at >= sizeof(header)) {
-        memcpy(&header, s->in + at, sizeof(header));
-        if (header.msg_size < sizeof(header) ||
-            header.msg_size >= s->end - at) {
-            break;
-        }
-        at += header.msg_size;
-    }
-    return at;
-}
-
-/* Returns the descriptors of the message in progress. */
-static QrnicFds *fds_of(QrnicServer *s)
-{
-    static QrnicFds none;
-
-    return s->fds.count && s->owner == s->first ? &s->fds : &none;
-}
-
-/*
- * Receives at least a part of the message in progress, and messages behind it.
- * Returns the number of bytes, 0 at the end, or -1 with errno set.
+ * Receives at least a part of the message in progress, and messages behind it
+ * if no descriptors follow. Returns the number of bytes, 0 at the end, or -1
+ * with errno set.
  */
 static ssize_t receive_some(QrnicServer *s, size_t size)
 {
     size_t limit = MAX(size, BATCH);
+    bool descriptors = false;
     ssize_t n;
 
     if (s->first) {
         memmove(s->in, message(s), available(s));
         s->end = available(s);
-        s->owner -= s->fds.count ? s->first : 0;
         s->first = 0;
     }
-    if (s->fds.count) {
-        limit = size;
+    n = qrnic_fds_peek(s->fd, s->in + s->end, limit - s->end, &descriptors);
+    if (n <= 0) {
+        return n;
     }
-    n = qrnic_fds_receive(s->fd, s->in + s->end, limit - s->end, &s->fds);
+    s->drained = !descriptors && n < limit - s->end;
+    n = qrnic_fds_receive(s->fd, s->in + s->end,
+                          descriptors ? MIN(n, size - s->end) : n, &s->fds);
     if (n > 0) {
         s->end += n;
-        if (s->fds.count) {
-            s->owner = last_message(s);
-        }
     }
     return n;
 }
@@ -384,11 +386,18 @@ static bool receive_message(QrnicServer *s)
         if (available(s) >= size) {
             break;
         }
+        if (s->drained && !available(s)) {
+            /* Another call would most probably find nothing. */
+            s->drained = false;
+            set_reading(s, true);
+            return false;
+        }
         n = receive_some(s, size);
         if (n < 0 && errno == EAGAIN) {
             if (available(s) && !timer_pending(s->late)) {
                 arm(s->late, MESSAGE_LIMIT_MS);
             }
+            set_reading(s, true);
             return false;
         }
         if (n <= 0) {
@@ -406,7 +415,7 @@ static bool receive_message(QrnicServer *s)
 /* Removes the message in progress. The next one may be received already. */
 static void message_done(QrnicServer *s)
 {
-    qrnic_fds_close(fds_of(s));
+    qrnic_fds_close(&s->fds);
     s->first += message_size(s);
     if (s->first == s->end) {
         s->first = 0;
@@ -421,6 +430,30 @@ static bool room_for_reply(QrnicServer *s)
     struct pollfd poll_fd = { .fd = s->fd, .events = POLLOUT };
 
     return poll(&poll_fd, 1, 0) == 1;
+}
+
+static gboolean room_came(gint fd, GIOCondition condition, gpointer opaque)
+{
+    QrnicServer *s = opaque;
+
+    s->room = 0;
+    if (condition & (G_IO_HUP | G_IO_ERR)) {
+        end(s, NULL);
+    } else {
+        receive(s);
+    }
+    return G_SOURCE_REMOVE;
+}
+
+/*
+ * Continues when the VMM has read earlier replies. QEMU's handler of a writable
+ * descriptor is not called when the VMM shuts the connection down without
+ * reading, and poll() would return again and again.
+ */
+static void await_room(QrnicServer *s)
+{
+    set_reading(s, false);
+    s->room = g_unix_fd_add(s->fd, G_IO_OUT, room_came, s);
 }
 
 static bool send_all(int fd, const void *buf, size_t len, const QrnicFds *fds)
@@ -471,10 +504,32 @@ static bool reply(QrnicServer *s, const Header *request, int error,
 }
 
 /*
- * Passes the reply of libvfio-user on to the VMM. Returns its size, or 0 on an
- * error. *error receives the error that the reply reports.
+ * Replaces the capabilities in a reply to VERSION, because the limits of
+ * libvfio-user are not those of this server. Returns the size of the reply.
+ * The number of descriptors is small, because QEMU rejects one above 16.
  */
-static size_t pass_reply(QrnicServer *s, int *error)
+static size_t announce_limits(QrnicServer *s)
+{
+    size_t at = sizeof(Header) + sizeof(struct vfio_user_version);
+    Header header;
+    size_t size;
+
+    size = at + 1 + snprintf((char *)s->out + at, sizeof(s->out) - at,
+                             "{\"capabilities\":{\"max_msg_fds\":%u,"
+                             "\"max_data_xfer_size\":%u}}", FDS_ANNOUNCED,
+                             QRNIC_ACCESS_MAX);
+    memcpy(&header, s->out, sizeof(header));
+    header.msg_size = size;
+    memcpy(s->out, &header, sizeof(header));
+    return size;
+}
+
+/*
+ * Passes the reply of libvfio-user on to the VMM. is_version: the reply is that
+ * to VERSION. Returns the size of the reply, or 0 on an error. *error receives
+ * the error that the reply reports.
+ */
+static size_t pass_reply(QrnicServer *s, bool is_version, int *error)
 {
     QrnicFds fds;
     Header header;
@@ -495,6 +550,9 @@ static size_t pass_reply(QrnicServer *s, int *error)
             if (header.msg_size <= have) {
                 *error = qrnic_message_error(&header) ?
                          -(int)header.error_no : 0;
+                if (is_version && !*error) {
+                    have = announce_limits(s);
+                }
                 done = send_all(s->fd, s->out, have, &fds);
                 break;
             }
@@ -570,7 +628,7 @@ static void greet(QrnicServer *s)
     int error = 0;
     bool agreed;
 
-    if (fds_of(s)->count) {
+    if (s->fds.count) {
         end(s, "the first message has file descriptors");
         return;
     }
@@ -587,7 +645,7 @@ static void greet(QrnicServer *s)
     }
     agreed = send_all(s->library, message(s), message_size(s), NULL) &&
              vfu_attach_ctx(p->context) == 0;
-    if (!pass_reply(s, &error) || !agreed || error) {
+    if (!pass_reply(s, true, &error) || !agreed || error) {
         end(s, "the negotiation of the version failed");
         return;
     }
@@ -608,7 +666,7 @@ static size_t forward(QrnicServer *s, const Header *header, int *error)
     size_t size = 0;
 
     if (done && !qrnic_message_no_reply(header)) {
-        size = pass_reply(s, error);
+        size = pass_reply(s, false, error);
         done = size;
     }
     if (!done) {
@@ -628,6 +686,14 @@ static bool is_bar_access(const Header *header, const uint8_t *body)
     }
     memcpy(&access, body, sizeof(access));
     return access.region < PCI_ROM_SLOT;
+}
+
+/* Returns true if the BAR consists of memory, without registers. */
+static bool is_memory(const QrnicServer *s, unsigned bar)
+{
+    const PCIIORegion *r = &s->p->pci->io_regions[bar];
+
+    return r->size && memory_region_is_ram(r->memory);
 }
 
 /*
@@ -651,6 +717,7 @@ static int access_bar(QrnicServer *s, const Header *header, const uint8_t *body,
                       answer + sizeof(access);
     if ((is_write && len - sizeof(access) != access.count) ||
         access.count > size || access.offset > size - access.count ||
+        (access.count > REGISTERS_MAX && !is_memory(s, access.region)) ||
         (access.count &&
          !qrnic_window_access(&s->p->windows[access.region], access.offset,
                               data, access.count, is_write))) {
@@ -670,14 +737,13 @@ static int set_irqs(QrnicServer *s, const uint8_t *body, size_t len)
 
     memcpy(&set, body, sizeof(set));
     return qrnic_irq_set(&s->p->irqs, s->p->pci, &set, body + sizeof(set),
-                         len - sizeof(set), fds_of(s));
+                         len - sizeof(set), &s->fds);
 }
 
 static int dma_map(QrnicServer *s, const uint8_t *body)
 {
     struct vfio_user_dma_map map;
-    QrnicFds *fds = fds_of(s);
-    int fd = fds->count ? qrnic_fds_take(fds, 0) : -1;
+    int fd = s->fds.count ? qrnic_fds_take(&s->fds, 0) : -1;
     int error;
 
     memcpy(&map, body, sizeof(map));
@@ -702,24 +768,59 @@ static int dma_unmap(QrnicServer *s, const uint8_t *body)
 }
 
 /*
+ * Returns true if the access may reset the device: by CONTROL, or by the
+ * configuration space (FLR, power state).
+ */
+static bool may_reset(const struct vfio_user_region_access *access)
+{
+    return access->region == VFU_PCI_DEV_CFG_REGION_IDX ||
+           (access->region == QRNIC_BAR_CONTROL &&
+            access->offset <= QRNIC_REG_CONTROL &&
+            access->count > QRNIC_REG_CONTROL - access->offset);
+}
+
+/* Returns the work of an access to a region, beyond the bytes of messages. */
+static size_t access_work(const QrnicServer *s, const Header *header,
+                          const uint8_t *body)
+{
+    bool is_bar = is_bar_access(header, body);
+    struct vfio_user_region_access access;
+    size_t work = WORK_ACCESS;
+
+    memcpy(&access, body, sizeof(access));
+    if (header->cmd == VFIO_USER_REGION_WRITE && may_reset(&access)) {
+        work = WORK_REQUEST;
+    } else if (is_bar && !is_memory(s, access.region)) {
+        work *= MAX(1, DIV_ROUND_UP(MIN(access.count, REGISTERS_MAX),
+                                    REGISTER_BYTES));
+    }
+    if (header->cmd == VFIO_USER_REGION_READ &&
+        (is_bar || qrnic_message_no_reply(header))) {
+        /* access_bar() and libvfio-user do not report the size. */
+        work += access.count;
+    }
+    return work;
+}
+
+/*
  * Returns the work that does not show in the sizes of the message and of the
  * reply of libvfio-user. A new region adds the work for its bitmap.
  */
-static size_t hidden_work(const Header *header, const uint8_t *body)
+static size_t hidden_work(const QrnicServer *s, const Header *header,
+                          const uint8_t *body)
 {
-    struct vfio_user_region_access access;
     struct vfio_user_dma_map map;
 
-    if (header->cmd == VFIO_USER_REGION_READ &&
-        (qrnic_message_no_reply(header) || is_bar_access(header, body))) {
-        memcpy(&access, body, sizeof(access));
-        return access.count;
-    }
-    if (header->cmd == VFIO_USER_DMA_MAP) {
+    switch (header->cmd) {
+    case VFIO_USER_REGION_READ:
+    case VFIO_USER_REGION_WRITE:
+        return access_work(s, header, body);
+    case VFIO_USER_DMA_MAP:
         memcpy(&map, body, sizeof(map));
-        return map.size >> 20;
+        return WORK_REQUEST + (map.size >> 20);
+    default:
+        return WORK_REQUEST;
     }
-    return 0;
 }
 
 /*
@@ -762,7 +863,7 @@ static size_t execute(QrnicServer *s)
         }
         break;
     }
-    work += hidden_work(&header, body);
+    work += hidden_work(s, &header, body);
     if (s->fd >= 0 && !sent) {
         end_unsent(s, "a reply cannot be sent");
     }
@@ -772,9 +873,7 @@ static size_t execute(QrnicServer *s)
     trace_qrnic_process_message(header.msg_id, header.cmd, header.msg_size,
                                 error);
     message_done(s);
-    return work + (header.cmd == VFIO_USER_REGION_READ ||
-                   header.cmd == VFIO_USER_REGION_WRITE ? WORK_ACCESS :
-                   WORK_REQUEST);
+    return work;
 }
 
 /*
@@ -783,7 +882,7 @@ static size_t execute(QrnicServer *s)
  */
 static size_t process(QrnicServer *s)
 {
-    const char *wrong = qrnic_message_check(&s->p->dma, fds_of(s), message(s));
+    const char *wrong = qrnic_message_check(&s->p->dma, &s->fds, message(s));
     Header header;
 
     if (wrong) {
@@ -792,8 +891,7 @@ static size_t process(QrnicServer *s)
     }
     memcpy(&header, message(s), sizeof(header));
     if (!qrnic_message_no_reply(&header) && !room_for_reply(s)) {
-        /* Continues when the VMM has read earlier replies. */
-        handlers(s, false, true);
+        await_room(s);
         return 0;
     }
     return execute(s);
@@ -802,11 +900,13 @@ static size_t process(QrnicServer *s)
 static void receive(void *opaque)
 {
     QrnicServer *s = opaque;
+    int64_t limit = g_get_monotonic_time() + RUN_LIMIT_US;
     size_t work, done = 0;
 
-    /* The handler may have waited for room. */
-    handlers(s, true, false);
-    while (done < WORK_PER_RUN && !must_pause(s) && receive_message(s)) {
+    while (done < WORK_PER_RUN && g_get_monotonic_time() < limit) {
+        if (must_pause(s) || !receive_message(s)) {
+            return;
+        }
         if (!s->p->context) {
             greet(s);
             work = s->fd >= 0 ? WORK_REQUEST : 0;
@@ -818,10 +918,13 @@ static void receive(void *opaque)
         }
         done += work;
     }
-    /* No handler continues with bytes that are received already. */
-    if (done >= WORK_PER_RUN && available(s)) {
-        qemu_bh_schedule(s->more);
-    }
+    /*
+     * The bottom half continues, because messages may be received already. The
+     * handler is off, because it would double the work of the next run.
+     */
+    trace_qrnic_process_yield(done);
+    set_reading(s, false);
+    qemu_bh_schedule(s->more);
 }
 
 /* Listening */
@@ -866,7 +969,7 @@ static void accept_vmm(void *opaque)
      * descriptors itself, which can take for ever.
      */
     setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int) { 1 }, sizeof(int));
-    handlers(s, true, false);
+    set_reading(s, true);
     /* A VMM that sends nothing must not keep others out. */
     arm(s->late, MESSAGE_LIMIT_MS);
 }
@@ -966,7 +1069,12 @@ bool qrnic_server_start(QrnicProcess *p, Error **errp)
     pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
     s->late = timer_new_ms(QEMU_CLOCK_REALTIME, message_late, s);
     s->resume = timer_new_ms(QEMU_CLOCK_REALTIME, resume, s);
-    s->more = qemu_bh_new(receive, s);
+    /*
+     * The bottom half is in the context of the connection's handler. The other
+     * context of the main loop also runs while a block job or a monitor command
+     * waits.
+     */
+    s->more = aio_bh_new(iohandler_get_aio_context(), receive, s);
     s->exit.notify = leave;
     qemu_add_exit_notifier(&s->exit);
     qemu_set_fd_handler(s->meeting.listener, accept_vmm, NULL, s);

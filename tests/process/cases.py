@@ -91,6 +91,10 @@ def test_version(lab):
         assert client.server_version[0] == 0, f"the server has version {client.server_version}"
         assert client.capabilities["max_msg_fds"] >= 1 and client.capabilities["max_data_xfer_size"] >= 4096
         assert "migration" not in client.capabilities, "the server offers migration"
+        limit = client.capabilities["max_data_xfer_size"]
+        client.write(MEMORY, 0, bytes(limit))
+        assert client.read(MEMORY, 0, limit) == bytes(limit), "an access of the announced size fails"
+    invalid(lab, "an access has more than", lambda client: client.read(MEMORY, 0, limit + 1))
 
 
 def test_device_information(lab):
@@ -183,6 +187,47 @@ def test_accesses_of_odd_size(lab):
                         except Rejected:
                             pass
         assert adapter.register("ID") == HW.constant("ID_MAGIC")
+        adapter.close()
+
+
+def test_large_accesses_to_registers(lab):
+    """Accesses of more than 512 bytes to registers and doorbells are errors, because each would be thousands of accesses"""
+    with lab.client() as client:
+        for region in (CONTROL, MSIX_BAR, DOORBELL):
+            if region != MSIX_BAR:
+                client.write(region, 0, client.read(region, 0, 512))
+            assert rejected(client.read, region, 0, 513) == errno.EINVAL
+            assert rejected(client.write, region, 0, bytes(32768)) == errno.EINVAL
+        assert client.read(MEMORY, 0, 32768) == bytes(32768)
+
+
+def test_halves_of_words(lab):
+    """Accesses of 8 bytes, and pairs of 4 bytes as a CPU of 32 bits makes them, have the effects that the manual describes"""
+    with lab.client() as client:
+        adapter = Adapter(client).start(vectors=1)
+        text = bytes(range(1, 17))
+        client.write(MEMORY, 0, text[:8])
+        client.write(MEMORY, 8, text[8:12])
+        client.write(MEMORY, 12, text[12:])
+        assert client.read(MEMORY, 0, 4) + client.read(MEMORY, 4, 4) + client.read(MEMORY, 8, 8) == text
+        # Two registers can be read at once, but not be written.
+        id_, scratch = HW.register["ID"], HW.register["SCRATCH"] & ~7
+        assert client.read(CONTROL, id_, 8) == client.read(CONTROL, id_, 4) + client.read(CONTROL, id_ + 4, 4)
+        adapter.set_register("SCRATCH", 0x1234)
+        client.write(CONTROL, scratch, b"\1" * 8)
+        assert adapter.register("SCRATCH") == 0x1234, "a write of 8 bytes changes a register"
+        # A doorbell in two halves has no effect.
+        adapter.event_queue("ASYNC", 0)
+        adapter.command("QUERY_PORT", event=1)
+        adapter.interrupt(0)
+        adapter.command("QUERY_PORT", event=1)
+        doorbell, offset = HW.pack("eq_doorbell", number=1, arm=1, index=1), HW.constant("DB_EQ")
+        adapter.doorbell(offset, doorbell[:4])
+        adapter.doorbell(offset + 4, doorbell[4:])
+        adapter.command("QUERY_PORT")
+        assert adapter.quiet(0), "halves of a doorbell arm the event queue"
+        adapter.doorbell(offset, doorbell)
+        adapter.interrupt(0, "a doorbell of 8 bytes does not arm the event queue")
         adapter.close()
 
 
@@ -379,6 +424,18 @@ def test_unmapped_memory(lab):
         adapter.close()
 
 
+def test_unmapping_in_parts(lab):
+    """Memory is unmapped in parts, because the main loop cannot map memory meanwhile"""
+    memory = Memory(size=64 << 20)
+    with lab.process(trace="qrnic_process_unmapped") as process, Client(process.socket) as client:
+        client.map(0x100000000, memory.size, memory.fd)
+        client.unmap(0x100000000, memory.size)
+        found = wait_until(lambda: re.search(r"unmapped size 0x4000000 in (\d+) parts", process.output()), "no event reports the end")
+        assert int(found[1]) >= 4, f"64 MiB are unmapped in {found[1]} parts"
+        assert not process.mappings("memfd:guest")
+    memory.close()
+
+
 def invalid(lab, pattern, action):
     """Sends an invalid message on a connection of its own; the process must close it, name the reason and live on."""
     with lab.process() as process:
@@ -462,6 +519,71 @@ def test_many_messages_at_once(lab):
         assert client.receive().data[16:] == struct.pack("<I", 1499), "the read has overtaken writes"
         client.socket.sendall(data[20:])
         assert client.receive().data[16:] == struct.pack("<I", 1499), "the next messages are wrong"
+
+
+def test_work_of_a_run(lab):
+    """Requests that cost much, as resets, let the main loop do its other work after a few of them"""
+    def posted(region, offset, data):
+        return vu.header(7, vu.REGION_WRITE, 16 + len(data), vu.NO_REPLY) + struct.pack("<QII", offset, region, len(data)) + data
+    floods = {
+        "resets by a register": posted(CONTROL, HW.register["CONTROL"], struct.pack("<I", HW.field("CONTROL", "RESET"))),
+        "writes of the configuration space": posted(vu.CONFIG_REGION, 4, struct.pack("<H", 2)),
+        "long writes of doorbells": posted(DOORBELL, 0, bytes(512)),
+        "requests": vu.header(7, vu.RESET, 0, vu.NO_REPLY),
+    }
+    read = vu.header(8, vu.REGION_READ, 16) + struct.pack("<QII", 0, vu.CONFIG_REGION, 4)
+    with lab.process(trace="qrnic_process_*") as process, Client(process.socket) as client:
+        for name, message in floods.items():
+            before = process.output_path.stat().st_size
+            with process.stopped():
+                client.socket.sendall(message * 64 + read)
+            assert client.receive().command == vu.REGION_READ
+            with open(process.output_path, encoding="utf-8") as output:
+                output.seek(before)
+                lines = output.read()
+            pauses = lines.count("qrnic_process_yield")
+            assert pauses >= 7, f"64 {name}: the main loop has {pauses} turns for other work"
+            # Otherwise the handler and the bottom half would do the work of two runs.
+            assert re.search(r"qrnic_process_yield.*\n.*qrnic_process_reading 0", lines), f"64 {name}: the handler remains"
+
+
+def test_unread_replies_of_a_closed_connection(lab):
+    """A client that reads no replies and then shuts its connection down is disconnected"""
+    with lab.process(trace="qrnic_process_end") as process, Client(process.socket) as client:
+        client.socket.setblocking(False)
+        read = vu.header(1, vu.REGION_READ, 16) + struct.pack("<QII", 0, vu.CONFIG_REGION, 4096)
+        # The server stops to receive when its replies fill the socket; then requests fill the other direction.
+        writable = True
+        while writable:
+            try:
+                client.socket.send(read)
+            except BlockingIOError:
+                writable = select.select([], [client.socket], [], 0.5)[1]
+        client.socket.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: "qrnic_process_end" in process.output(), "the server waits for a client that has gone")
+
+
+def test_descriptors_of_messages_sent_at_once(lab):
+    """Descriptors of several messages in one call belong to the first of them"""
+    first, second = Memory(name="first"), Memory(name="second")
+
+    def region(number, address):
+        return vu.header(number, vu.DMA_MAP, 32) + struct.pack("<IIQQQ", 32, vu.READ | vu.WRITE, 0, address, 4096)
+    with lab.process(trace="qrnic_process_dma_map") as process, Client(process.socket) as client:
+        with process.stopped():
+            client.send(region(1, 0x100000))
+            client.send(region(2, 0x200000) + region(3, 0x300000) + vu.header(4, vu.RESET, 0), [first.fd])
+            client.send(region(5, 0x400000), [second.fd])
+        for command in (vu.DMA_MAP, vu.DMA_MAP, vu.DMA_MAP, vu.RESET, vu.DMA_MAP):
+            reply = client.receive()
+            assert (reply.command, reply.error) == (command, 0), reply
+        shared = re.findall(r"dma_map 0x(\d)00000 size 0x1000 shared (\d)", process.output())
+        assert shared == [("1", "0"), ("2", "1"), ("3", "0"), ("4", "1")], shared
+        assert (process.mappings("memfd:first"), process.mappings("memfd:second")) == (1, 1)
+    invalid(lab, "descriptors that its command does not use",
+            lambda client: client.send(vu.header(1, vu.RESET, 0) + region(2, 0x100000), [first.fd]))
+    first.close()
+    second.close()
 
 
 def test_descriptors_of_pipelined_messages(lab):
