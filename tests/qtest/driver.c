@@ -160,6 +160,8 @@ void vm_stop(Device *d)
 
 void vm_continue(Device *d)
 {
+    /* Writes of the test while the VM was stopped come before its work. */
+    deliver(d);
     qtest_qmp_assert_success(d->home, "{'execute': 'cont'}");
 }
 
