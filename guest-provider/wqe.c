@@ -337,9 +337,9 @@ static bool publish(struct qrnic_qp *qp, uint32_t old)
 	uint32_t event;
 
 	/*
-	 * The barrier makes the WQEs visible before the record, because the
-	 * device may read the record at any time, for example because of an
-	 * earlier doorbell.
+	 * The barrier makes the WQEs visible before the record. The device may
+	 * read the record at any time, because an earlier doorbell may still be
+	 * pending.
 	 */
 	udma_to_device_barrier();
 	qrnic_tsan_post(record);
@@ -348,8 +348,8 @@ static bool publish(struct qrnic_qp *qp, uint32_t old)
 		return true;
 	/*
 	 * The barrier keeps the load behind the store. Otherwise the device
-	 * could write the event index after the load and read the record
-	 * before the store, and the WQEs would wait for a doorbell forever.
+	 * could write the event index after the load, and read the record
+	 * before the store. The WQEs would then wait for a doorbell forever.
 	 */
 	qrnic_full_barrier();
 	event = le32toh(__atomic_load_n(&record->event, __ATOMIC_RELAXED));

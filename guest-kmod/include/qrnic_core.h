@@ -946,8 +946,8 @@ static inline bool qrnic_sq_record_publish(const struct qrnic_dev *dev,
 		return true;
 	/*
 	 * The barrier keeps the load behind the store. Otherwise the device
-	 * could write the event index after the load and read the record
-	 * before the store, and the WQEs would wait for a doorbell forever.
+	 * could write the event index after the load, and read the record
+	 * before the store. The WQEs would then wait for a doorbell forever.
 	 */
 	dma_mb();
 	event = le32_to_cpu(READ_ONCE(record->event));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * event-test.c: tests send queues with an event index (manual, "Event index"):
- * WQEs that the device finds without a doorbell, in each state of a queue pair
- * and from two threads. The test compares all data, and the number of doorbells
- * with the number of WQEs. It needs one adapter and prints TAP. An adapter
- * without event index needs a doorbell for each WQE.
+ * event-test.c: tests send queues with an event index (manual, "Event index").
+ * The device finds WQEs without a doorbell, in each state of a queue pair and
+ * from two threads. The test compares all data, and the number of doorbells
+ * with the number of WQEs. An adapter without event index needs a doorbell for
+ * each WQE. The test needs one adapter and prints TAP.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -35,8 +35,8 @@ static uint64_t counter(const char *name)
 
 /*
  * Returns the number of doorbells of the adapter, of all its users. The RDMA
- * core keeps the values of counters for the time in "lifespan", so the function
- * waits for twice this time and for two ticks of a kernel with 100 Hz.
+ * core keeps the values of counters for the time in "lifespan". So the function
+ * waits for twice this time, and for two ticks of a kernel with 100 Hz.
  */
 static uint64_t doorbells(void)
 {
@@ -331,9 +331,8 @@ static void test_states(void)
 }
 
 /*
- * A program that writes the rings itself may leave WQEs to the device only
- * with a doorbell, and must find the members of the record as the manual
- * describes them.
+ * Tests the record as a program finds it that writes the rings itself. This
+ * program passes WQEs to the device by a doorbell.
  */
 static void test_record(void)
 {

@@ -540,8 +540,8 @@ static void write_event(enum barrier kind)
 }
 
 /*
- * Tests that the event index is read after the producer index is written, and
- * that a doorbell or a direct WQE is written only if the device needs it. The
+ * Tests that the event index is read after the producer index is written. A
+ * doorbell or a direct WQE is written only if the device needs it. The
  * record has two members, so the producer index is a store of 32 bits.
  */
 static void test_event_index(void)
@@ -602,8 +602,8 @@ static void *post_events(void *arg)
 }
 
 /*
- * A thread posts, and this thread is the device, as the manual describes it: it
- * writes the event index, reads the record again, and then waits for a
+ * A thread posts, and this thread is the device. As the manual describes, this
+ * thread writes the event index, reads the record again, and then waits for a
  * doorbell. A doorbell is lost if the poster has ended meanwhile, or has begun
  * another post of which the full queue has no space.
  */
