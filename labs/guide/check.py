@@ -60,6 +60,9 @@ MISTAKES = (
     (13, 2, "range(first, last + 1)", "range(first, first + 1)"),
     (13, 5, "            break\n", ""),
     (13, 5, "(timer if timer == 0 or timer > 13 else 13)", "timer"),
+    (14, 3, "\twritel(QRNIC_REG_CONTROL_RESET_MASK, lab->registers", "\tpci_set_master(lab->pdev);\n\twritel(QRNIC_REG_CONTROL_RESET_MASK, lab->registers"),
+    (14, 5, "writel(++lab->producer,", "writel(lab->producer++,"),
+    (14, 7, "== QRNIC_EVENT_COMMAND", "== QRNIC_EVENT_COMPLETION"),
 )
 
 # Faults of a source of slides: the source, and a part of the message. The last ones are found in the browser.
@@ -108,7 +111,10 @@ def wrong_answers(out, grade, graded):
             path = Path(tempfile.mkdtemp(dir=place)) / solution.name
             path.write_text(source.replace(right, wrong), encoding="utf-8")
             return graded(folder, path) if right in source else (None, "the solution has no such text")
-        for (number, stage, _, _), row, (status, said) in zip(MISTAKES, shown, pool.map(one, MISTAKES)):
+        # tools/check-labs --guest tests the mistakes of a driver in a guest.
+        chosen = [mistake for mistake in MISTAKES if not grade.in_guest(grade.find(str(mistake[0])))]
+        shown = [row for row, mistake in zip(shown, MISTAKES) if mistake in chosen]
+        for (number, stage, _, _), row, (status, said) in zip(chosen, shown, pool.map(one, chosen)):
             out.result(status == 1 and row[2].strip("`").lower() in said.lower() and re.search(rf"^stage {stage} .* FAILED$", said, re.M),
                        f"labs/guide: lab {number}, stage {stage}: {row[1]}", f"expected '{row[2]}':\n{said}")
 

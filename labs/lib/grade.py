@@ -51,12 +51,19 @@ def find(word):
 
 
 def program_of(folder):
-    """Returns the path of the skeleton, the only Python file of the folder beside check.py."""
-    return next(path for path in sorted(folder.glob("*.py")) if path.name != "check.py")
+    """Returns the path of the skeleton, the only program of the folder beside check.py, in Python or C."""
+    return next(path for path in sorted(folder.iterdir()) if path.suffix in (".py", ".c") and path.name != "check.py")
+
+
+def in_guest(folder):
+    """Returns true if the program of a lab runs in a guest: check.py then has prepare(), which returns the machine of the stages."""
+    return "\ndef prepare(" in (folder / "check.py").read_text(encoding="utf-8")
 
 
 def builds(folder):
-    """Returns the commands that build what a lab needs: the device, and the simulator for the labs that call simulate()."""
+    """Returns the commands that build what a lab needs: the device, the guest, and the simulator for the labs that call simulate()."""
+    if in_guest(folder):
+        return [[str(LABS.parent / "tools" / name)] for name in ("build-qemu", "guest-image")]
     tool = str(LABS.parent / "tools/build-qemu")
     return [[tool], [tool, "--tests=unit"]] if simulates(folder) else [[tool]]
 
@@ -67,6 +74,8 @@ def simulates(folder):
 
 def absent(folder):
     """Returns a line for each program that a lab needs and an installed tree lacks."""
+    if in_guest(folder):
+        return [f"lab {int(folder.name[:2])} compiles a kernel module and boots a guest: use a clone of the repository"]
     place = LABS.parent / "prebuilt/qemu/bin"
     needed = [("qemu-system-x86_64", "qrnic-device")] + ([("qrnic-simulate", "qrnic-qemu")] if simulates(folder) else [])
     return [f"{name} is not installed: install the package {package}" for name, package in needed if not os.access(place / name, os.X_OK)]
@@ -145,6 +154,14 @@ def child(folder, path, limit, stage=None):
     checks = lab.load(folder / "check.py", "check")
     stages = sorted((name for name in vars(checks) if re.fullmatch(r"stage_\d+", name)), key=lambda name: int(name[6:]))
     held = []
+    if in_guest(folder):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))     # removes the folder of the build
+        error = attempt(lambda: held.append(checks.prepare(path, limit + START // 2)), limit + START)
+        if error:
+            print(f"{path.name} cannot be run")
+            show(str(error) if isinstance(error, Fail) else f"{type(error).__name__}: {error}")
+            return 1
+        return judge(folder, path, stages, checks, limit, lambda: held[0], None, stage)
     error = attempt(lambda: held.append(lab.load(path, "program")), limit)
     if error:
         print(f"{path.name} cannot be loaded")
@@ -153,28 +170,33 @@ def child(folder, path, limit, stage=None):
     lab.PATIENCE = min(lab.PATIENCE, max(1, limit - 1))
     bench = lab.Bench(*getattr(checks, "OPTIONS", ()))
     try:
-        for number, name in enumerate(stages, 1):
-            if stage not in (None, number):
-                continue
-            check = getattr(checks, name)
-            title = check.__doc__.strip().splitlines()[0].rstrip(".")
-            print(f"stage {number} of {len(stages)}: {title} ... ", end="", flush=True)
-            machine = lab.Machine(bench)
-            error = attempt(lambda: check(machine, held[0]), limit)         # pylint: disable=cell-var-from-loop  # called at once
-            if error is None:
-                print("passed", flush=True)
-                machine.close()
-                continue
-            print("FAILED", flush=True)
-            show(explain(error, path, limit))
-            for line in machine.guest_errors()[-3:]:
-                show(f"The device reports: {line.strip()}")
-            text = path.parent / "README.md" if LABS not in path.parents else folder / "README.md"
-            show(f"Read: {text.relative_to(LABS.parent) if LABS in text.parents else text if text.is_file() else folder / 'README.md'}, step {number}")
-            machine.close()
-            return 1
+        return judge(folder, path, stages, checks, limit, lambda: lab.Machine(bench), held[0], stage)
     finally:
         bench.close()
+
+
+def judge(folder, path, stages, checks, limit, new_machine, program, stage=None):
+    """Runs the stages until one fails, each with a new machine; returns the exit status."""
+    for number, name in enumerate(stages, 1):
+        if stage not in (None, number):
+            continue
+        check = getattr(checks, name)
+        title = check.__doc__.strip().splitlines()[0].rstrip(".")
+        print(f"stage {number} of {len(stages)}: {title} ... ", end="", flush=True)
+        machine = new_machine()
+        error = attempt(lambda: check(machine, program), limit)         # pylint: disable=cell-var-from-loop  # called at once
+        if error is None:
+            print("passed", flush=True)
+            machine.close()
+            continue
+        print("FAILED", flush=True)
+        show(explain(error, path, limit))
+        for line in machine.guest_errors()[-3:]:
+            show(f"The device reports: {line.strip()}")
+        text = path.parent / "README.md" if LABS not in path.parents else folder / "README.md"
+        show(f"Read: {text.relative_to(LABS.parent) if LABS in text.parents else text if text.is_file() else folder / 'README.md'}, step {number}")
+        machine.close()
+        return 1
     print(f"all {len(stages)} stages passed" if stage is None else f"stage {stage} passed; without --stage all {len(stages)} stages run")
     return PASSED
 
@@ -204,6 +226,11 @@ def run(folder, path, limit, out=sys.stdout, stage=None):
                 time.sleep(0.01)
         finally:
             try:
+                if process.poll() is None and in_guest(folder):
+                    os.killpg(process.pid, signal.SIGTERM)          # tools/guest ends its guest
+                    process.wait(20)
+                os.killpg(process.pid, signal.SIGKILL)
+            except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass

@@ -129,6 +129,7 @@ TABLE = {
     "make -C labs/11-gather grade": Run("boot", status=2),
     "make -C labs/13-paging grade": Run("boot", status=2),
     "make -C labs/12-collective grade": Run("boot", status=2),
+    "make -C labs/14-driver grade": Covered("tools/check-labs", "runs = check.boot(sources, limit=3 * LIMIT)", "topic 85-labs of the guest jobs grades skeleton and solution"),
     "make -C labs/15-attack grade": Run("boot", status=2),
     # guests.md
     "make shell": Run("boot", pty="exit"),
