@@ -10,6 +10,7 @@
  */
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -46,6 +47,8 @@ struct shared {
 	struct address there[MOST];
 	/* Keys of the carriers, which must not leave the host */
 	uint64_t keys[MOST];
+	/* Counts completions and meetings of all processes of this host */
+	atomic_uint progress;
 	atomic_uint good;
 };
 
@@ -73,7 +76,35 @@ static struct connection connections[MOST];
  */
 static void together(void)
 {
+	shared->progress++;
 	pthread_barrier_wait(&shared->barrier);
+}
+
+/* Ends the process if no process of this host made progress since the last alarm. */
+static void alarmed(int number)
+{
+	static unsigned int last;
+	unsigned int now = shared->progress;
+
+	if (now == last) {
+		signal(number, SIG_DFL);
+		raise(number);
+	}
+	last = now;
+	alarm(patience_ms() / 1000 * 2);
+}
+
+/*
+ * Limits the time without progress. The limit is necessary, because the other
+ * processes wait for a process that has failed. The whole time has no limit: it
+ * depends on the lost packets and on the host.
+ */
+static void limit_start(void)
+{
+	struct sigaction action = { .sa_handler = alarmed, .sa_flags = SA_RESTART };
+
+	sigaction(SIGALRM, &action, NULL);
+	alarm(patience_ms() / 1000 * 2);
 }
 
 /*
@@ -332,6 +363,7 @@ static void traffic(void)
 			printf("# %s, vendor %u\n", ibv_wc_status_str(wc.status),
 			       wc.vendor_err);
 		CHECK(!wc.status && wc.wr_id < processes);
+		shared->progress++;
 		c = &connections[wc.wr_id];
 		CHECK(wc.qp_num == c->qp->qp_num);
 		if (wc.opcode & IBV_WC_RECV)
@@ -388,7 +420,7 @@ static void __attribute__((noreturn)) child(char **argv)
 		printf("# process %u: no usable adapter (errno %d)\n", rank, errno);
 		_exit(1);
 	}
-	alarm(patience_ms() / 1000 * 2);
+	limit_start();
 	if (setjmp(test_end)) {
 		fflush(stdout);
 		_exit(1);
@@ -521,11 +553,7 @@ int main(int argc, char **argv)
 	pthread_barrierattr_init(&attr);
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_barrier_init(&shared->barrier, &attr, processes + 1);
-	/*
-	 * The alarm is needed, because the other processes wait for a process
-	 * that has failed
-	 */
-	alarm(patience_ms() / 1000 * 2);
+	limit_start();
 	end = setjmp(test_end);
 	if (!end)
 		test(argv);
