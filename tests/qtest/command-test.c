@@ -220,6 +220,9 @@ static void test_disabled_resize(void)
     QrnicCqe cqe;
     Rig r;
 
+    if (skip_in_process("the command may end before the next register access")) {
+        return;
+    }
     rig_start(&r, "", NULL);
     ring = memory_alloc(r.d, (size_t)QRNIC_CQE_SIZE << log_size, 4096);
     end = ring + (uint64_t)last * QRNIC_CQE_SIZE;
