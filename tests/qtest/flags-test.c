@@ -8,6 +8,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "driver.h"
 
 #define QKEY 0x11223344u
@@ -131,6 +132,76 @@ static void test_source_qpn(void)
     g_assert_cmphex(p.src_qpn, ==, SOURCE);
     cq_wait(r.d, &r.send_cq, &cqe);
     g_assert_cmphex(cqe.qpn, ==, r.qp.number);
+    rig_stop(&r);
+}
+
+/* Asserts the bytes of the record of the SQ. */
+static void expect_record(Rig *r, const Qp *qp, uint32_t producer,
+                          uint32_t event)
+{
+    uint8_t raw[QRNIC_QUEUE_RECORD_BYTES], expected[QRNIC_QUEUE_RECORD_BYTES];
+
+    stl_le_p(expected + QRNIC_QUEUE_RECORD_PRODUCER_OFFSET, producer);
+    stl_le_p(expected + QRNIC_QUEUE_RECORD_EVENT_OFFSET, event);
+    qtest_memread(r->d->qts, qp->sq_record, raw, sizeof(raw));
+    g_assert_cmpmem(raw, sizeof(raw), expected, sizeof(expected));
+}
+
+static void post_datagram(Rig *r, Qp *qp, const QrnicDatagramSeg *to)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_SEND, QRNIC_WQEF_SIGNALED);
+
+    wqe_datagram(&w, to);
+    wqe_data(&w, r->mr.start, 8, r->mr.key);
+    sq_write(r->d, qp, &w);
+    sq_publish(r->d, qp);
+}
+
+/*
+ * Tests that one doorbell is enough for several records, that the device then
+ * writes the event index, and that it writes nothing without the flag.
+ */
+static void test_event_index(void)
+{
+    QrnicDatagramSeg to = {
+        .dest_qpn = PEER_QPN, .qkey = QKEY, .av = qp_default_attr().av,
+    };
+    QrnicCqe cqe;
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    for (unsigned on = 0; on < 2; on++) {
+        uint64_t before = counter(r.d, QRNIC_COUNTER_EVENT_WRITES);
+        uint32_t block, first;
+
+        refused(&r, QRNIC_QPT_UD, on ? QRNIC_QPF_EVENT_INDEX : 0, 0,
+                QRNIC_ST_OK, 0);
+        qp_start_datagram(r.d, &r.qp, QKEY);
+        post_datagram(&r, &r.qp, &to);
+        block = r.qp.sq_producer;
+        post_datagram(&r, &r.qp, &to);
+        wire_silent(r.d);
+        expect_record(&r, &r.qp, 2 * block, 0);
+        first = counter(r.d, QRNIC_COUNTER_DOORBELLS);
+        sq_ring(r.d, &r.qp);
+        for (unsigned i = 0; i < 2; i++) {
+            peer_expect(r.d, UD_SEND_ONLY, SQ_PSN + i);
+            cq_wait(r.d, &r.send_cq, &cqe);
+        }
+        settle(r.d);
+        expect_record(&r, &r.qp, 2 * block, on ? 2 * block : 0);
+        g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS), ==, first + 1);
+        g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_EVENT_WRITES) - before,
+                         ==, on);
+        /* The SQ is asleep, so that a WQE without a doorbell waits. */
+        post_datagram(&r, &r.qp, &to);
+        wire_silent(r.d);
+        sq_ring(r.d, &r.qp);
+        peer_expect(r.d, UD_SEND_ONLY, SQ_PSN + 2);
+        cq_wait(r.d, &r.send_cq, &cqe);
+        settle(r.d);
+        expect_record(&r, &r.qp, 3 * block, on ? 3 * block : 0);
+    }
     rig_stop(&r);
 }
 
@@ -384,6 +455,7 @@ void add_flags_tests(void)
     qtest_add_func("qrnic/flags/refused", test_refused);
     qtest_add_func("qrnic/flags/off", test_off);
     qtest_add_func("qrnic/flags/source-qpn", test_source_qpn);
+    qtest_add_func("qrnic/flags/event-index", test_event_index);
     qtest_add_func("qrnic/flags/vlan-strip", test_vlan_strip);
     qtest_add_func("qrnic/flags/scatter-fcs", test_scatter_fcs);
     qtest_add_func("qrnic/flags/scatter-fcs-strip", test_scatter_fcs_strip);

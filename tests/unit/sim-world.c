@@ -69,6 +69,9 @@ static bool env_dma_write(void *opaque, uint64_t addr, const void *buf,
         return false;
     }
     memcpy(n->memory + addr, buf, len);
+    if (n->after_write) {
+        n->after_write(n, addr, len);
+    }
     return true;
 }
 

@@ -163,6 +163,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
     contexts_config(&config, o, id);
     n->may_fail = o->may_fail;
     n->context_bare = o->context_bare;
+    /* Gives an event index to the queue pairs of every test. */
+    n->event_index = g_getenv("QRNIC_TEST_EVENT_INDEX");
     n->sim = s;
     n->id = id;
     n->deadline = n->queued = QRNIC_DEADLINE_NEVER;
@@ -300,6 +302,10 @@ static SimQp *qp_new(SimNode *n, QrnicQpCtx *ctx, unsigned cq_log)
                                             (q->rq_log + q->rq_log_stride));
         q->rq_record = ctx->rq_record = sim_alloc(n, 8);
         ctx->stream = n->stream;
+    }
+    if (n->event_index && q->sq) {
+        ctx->flags |= QRNIC_QPF_EVENT_INDEX;
+        q->event_index = true;
     }
     ctx->pd = n->pd;
     q->number = created(qrnic_qp_create(n->engine, ctx));
@@ -482,6 +488,9 @@ void sim_qp_free(SimQp *q)
 
 QrnicResult sim_modify(SimQp *q, const QrnicQpAttr *attr)
 {
+    if (attr->mask & QRNIC_QP_STATE && attr->state == QRNIC_QPS_RESET) {
+        q->sq_decided = 0;
+    }
     return qrnic_qp_modify(q->node->engine, q->number, attr);
 }
 
@@ -785,13 +794,26 @@ void sim_post_send_quiet(SimQp *q, const SimWr *wr)
 
 void sim_ring_sq(SimQp *q)
 {
+    q->sq_decided = q->sq_producer;
     ring(q, QRNIC_DB_SQ, q->sq_producer);
+}
+
+bool sim_sq_decide(SimQp *q)
+{
+    uint32_t event = ldl_le_p(q->node->memory + q->sq_record +
+                              QRNIC_QUEUE_RECORD_EVENT_OFFSET);
+    uint32_t new = q->sq_producer, old = q->sq_decided;
+
+    q->sq_decided = new;
+    return new - event - 1 < new - old;
 }
 
 void sim_post_send(SimQp *q, const SimWr *wr)
 {
     sim_post_send_quiet(q, wr);
-    sim_ring_sq(q);
+    if (!q->event_index || sim_sq_decide(q)) {
+        sim_ring_sq(q);
+    }
 }
 
 void sim_post_recv_quiet(SimQp *q, const SimSge *sge, unsigned num_sge)

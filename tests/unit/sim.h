@@ -55,6 +55,8 @@ struct SimNode {
     uint64_t broken_from, broken_to;    /* Range in which DMA fails */
     /* Called behind each read of the device, as a racing CPU; or NULL */
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
+    /* Called behind each write of the device; or NULL */
+    void (*after_write)(SimNode *n, uint64_t addr, size_t len);
     char name[16];
     bool kicked, blocked, listed;
     unsigned kicks, runs;       /* Calls of kick(), and runs of the engine */
@@ -69,6 +71,7 @@ struct SimNode {
     unsigned burst;             /* Frames since the wire was ready */
     uint32_t pd, cq_eq, cq_eq_consumer;
     uint32_t db_page;           /* Doorbell page of new queues */
+    bool event_index;           /* New queue pairs have QPF_EVENT_INDEX */
     QrnicStreamAttr stream;     /* Stream attributes of new RQs and SRQs */
     uint64_t cq_eq_ring;
     struct {
@@ -137,6 +140,9 @@ typedef struct SimQp {
     uint64_t sq, rq, sq_record, rq_record;
     uint32_t sq_log, rq_log, rq_log_stride;
     uint32_t sq_producer, rq_producer;
+    bool event_index;
+    /* Producer index for which software last decided on a doorbell */
+    uint32_t sq_decided;
     uint64_t cq_ring, cq_record;
     uint32_t cq_log, cq_consumer, cq_arm;
 } SimQp;
@@ -284,7 +290,10 @@ SimConnect sim_connect_default(void);
 void sim_connect(SimQp *a, SimQp *b, const SimConnect *c);
 QrnicQpAttr sim_query(SimQp *q);
 
+/* Rings the doorbell, with an event index only if necessary. */
 void sim_post_send(SimQp *q, const SimWr *wr);
+/* Returns true if the event index requires a doorbell for the posted WQEs. */
+bool sim_sq_decide(SimQp *q);
 void sim_post_send_quiet(SimQp *q, const SimWr *wr);    /* Without a doorbell */
 void sim_ring_sq(SimQp *q);
 /* Rings a doorbell (QRNIC_DB_*) through any page. */

@@ -838,7 +838,7 @@ static void test_busy_exceeded(void)
     a = (QrnicQpAttr) { .mask = QRNIC_QP_STATE };
     g_assert_cmpint(sim_modify(w->initiator[1], &a).status, ==, QRNIC_ST_OK);
     w->initiator[1]->sq_producer = 0;
-    stl_le_p(w->sim->node[0].memory + w->initiator[1]->sq_record, 0);
+    stq_le_p(w->sim->node[0].memory + w->initiator[1]->sq_record, 0);
     sim_dynamic_start(w->initiator[1], &w->c);
     send_op(w, 1, 0, QRNIC_WQE_SEND, 0, 10, 0);
     run(w);
