@@ -296,6 +296,8 @@ static void test_drain(void)
 static void test_reset(void)
 {
     const QrnicQpAttr reset = { .mask = QRNIC_QP_STATE };
+    uint64_t record;
+    SimNode *n;
     SimQp *q;
 
     begin(6, NULL);
@@ -320,10 +322,14 @@ static void test_reset(void)
     g_assert_cmpuint(event_of(q), ==, 2);
     event_set(q, 0xdead);
     post_write();
+    /* The record outlives the queue pair, but the simulated one does not. */
+    n = q->node;
+    record = q->sq_record;
     sim_qp_free(q);
     settle();
-    g_assert_cmpuint(event_of(q), ==, 0xdead);
-    world->a.qp = sim_qp_new(world->a.qp->node, 6, 6, 3, 10);
+    g_assert_cmpuint(ldl_le_p(n->memory + record +
+                              QRNIC_QUEUE_RECORD_EVENT_OFFSET), ==, 0xdead);
+    world->a.qp = sim_qp_new(n, 6, 6, 3, 10);
     end();
 }
 
