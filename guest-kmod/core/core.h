@@ -117,7 +117,7 @@ struct qrnic_eq {
 	struct qrnic_ring ring;
 	/* Name of the interrupt in /proc/interrupts */
 	char name[40];
-	/* Protects the write of the doorbell against qrnic_eqs_close() */
+	/* Protects the doorbell against the reset in fatal.c */
 	spinlock_t lock;
 };
 
@@ -393,7 +393,6 @@ void qrnic_contexts_stop(struct qrnic_core *core);
 
 /* event.c: event queues and the delivery of events */
 void qrnic_events_init(struct qrnic_core *core);
-void qrnic_eqs_close(struct qrnic_core *core);
 int qrnic_eqs_create(struct qrnic_core *core);
 void qrnic_eqs_destroy(struct qrnic_core *core);
 int qrnic_port_update(struct qrnic_core *core);

@@ -39,7 +39,7 @@
 
 /*
  * Reports the consumer index to the device, and arms the EQ if arm is true.
- * Writes nothing after qrnic_eqs_close().
+ * Writes nothing if fatal.c has closed the EQs.
  */
 static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 {
@@ -53,24 +53,6 @@ static void qrnic_eq_doorbell(struct qrnic_eq *eq, bool arm)
 	if (!READ_ONCE(core->eqs_closed))
 		writeq((u64)eq->consumer << 32 | queue, core->dev.db + QRNIC_DB_EQ);
 	spin_unlock_irqrestore(&eq->lock, flags);
-}
-
-/*
- * Waits until no processor writes an EQ doorbell, and prevents further ones
- * until the device has been started again. Called under fatal_lock, before a
- * reset that interrupt handlers do not expect.
- */
-void qrnic_eqs_close(struct qrnic_core *core)
-{
-	unsigned int i;
-
-	WRITE_ONCE(core->eqs_closed, true);
-	for (i = 0; i < core->num_irqs; i++) {
-		spin_lock(&core->eqs[i].lock);
-		spin_unlock(&core->eqs[i].lock);
-	}
-	spin_lock(&core->fault_eq.lock);
-	spin_unlock(&core->fault_eq.lock);
 }
 
 static void qrnic_completion_event(struct qrnic_core *core, u32 cqn)

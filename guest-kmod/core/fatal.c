@@ -75,6 +75,23 @@ static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
 }
 
 /*
+ * Waits until no processor writes an EQ doorbell, and prevents further ones
+ * until the device has been started again. Called under fatal_lock.
+ */
+static void qrnic_eqs_close(struct qrnic_core *core)
+{
+	unsigned int i;
+
+	WRITE_ONCE(core->eqs_closed, true);
+	for (i = 0; i < core->num_irqs; i++) {
+		spin_lock(&core->eqs[i].lock);
+		spin_unlock(&core->eqs[i].lock);
+	}
+	spin_lock(&core->fault_eq.lock);
+	spin_unlock(&core->fault_eq.lock);
+}
+
+/*
  * Resets the device, and makes its condition visible. All DMA has ended before
  * any other context can see the condition, or a command that failed because of
  * it. After the reset no queue exists. The lock and qrnic_eqs_close() prevent

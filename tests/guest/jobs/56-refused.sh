@@ -1,8 +1,8 @@
 # Makes the start of the RDMA driver fail once after a fatal error. Recovery is retried until the RDMA device exists
-# again, and reports success only then. Also makes a reset fail.
+# again, and reports success only then. Also makes a reset fail, and submits a command during a reset.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: dma-failed
-# guest: --guests 1 --nic qrnic --allow-report "probe with driver"
+# guest: --guests 1 --nic qrnic --cpus 2 --allow-report "probe with driver"
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
@@ -39,6 +39,32 @@ for options in "" async_probe; do
     result $status "the log reports a failed recovery, and then a successful one"
     modprobe -r refuse
 done
+
+# The driver calls pci_clear_master() after it has reset the device, and before it disables its command queue. The delay
+# makes this window longer, and the other processor submits a command in it. The driver must not write the registers of
+# the command queue then, because the device would report a guest error.
+# shellcheck disable=SC2317  # called through try
+command_in_reset() {
+    local counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/cqes second status=0
+    local times=/sys/module/refuse/parameters/times
+    echo 0 >"${counter%/*}/lifespan"
+    echo "reset: begin" >/dev/kmsg
+    modprobe refuse symbol=pci_clear_master delay=1000 times=1 || return 1
+    while [ "$(<$times)" = 1 ]; do :; done && read -r _ <"$counter" 2>/dev/null &
+    second=$!
+    setpci -s "$address" COMMAND=0002
+    ethtool -S "$NIC0" >/dev/null 2>&1
+    wait_until 60 refused || status=2
+    wait $second
+    wait_until 60 sh -c "dmesg | sed '1,/reset: begin/d' | grep -q 'qrnic $address: recovered'" || status=3
+    modprobe -r refuse || status=4
+    wait_until 30 working || status=5
+    return $status
+}
+export -f command_in_reset refused working nic_has_gid gid_index gid_find
+export address
+try "a command of another processor during the reset" command_in_reset
+
 nic_export
 gid=$(gid_index "$RDMA0" 4)
 alone "ibv_rc_pingpong afterwards" 18515 \
@@ -63,8 +89,7 @@ reset_fails() {
     wait_until 20 working || status=8
     return "$status"
 }
-export -f reset_fails refused working nic_has_gid gid_index gid_find
-export address
+export -f reset_fails
 try "the device does no DMA after a reset that fails" reset_fails
 nic_export
 gid=$(gid_index "$RDMA0" 4)
