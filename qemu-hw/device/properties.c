@@ -39,6 +39,7 @@ static bool check_values(QrnicDevice *d, Error **errp)
         { "vectors", c->vectors, 2, QRNIC_MSIX_MAX_VECTORS },
         { "doorbell-pages", c->db_pages, 2, 65536 },
         { "doorbell-fifo", c->doorbell_fifo, 1, 4096 },
+        { "doorbell-hold", c->doorbell_hold, 0, 1000000 },
         { "max-qp", c->max_qp, 1, 1 << 20 },
         /*
          * The maximum is limited, because an EQ must have room for an event of
@@ -145,7 +146,7 @@ void qrnic_config_fill(QrnicDevice *d)
         { d->cap_adaptive_routing, QRNIC_CAP_ADAPTIVE_ROUTING },
         { d->cap_shared_connection, QRNIC_CAP_SHARED_CONNECTION },
         { d->cap_congestion_control, QRNIC_CAP_CONGESTION_CONTROL },
-        { d->cap_event_index, QRNIC_CAP_EVENT_INDEX },
+        { d->cap_event_index && c->doorbell_hold, QRNIC_CAP_EVENT_INDEX },
         { d->cap_context_cache && c->context_cache,
           QRNIC_CAP_CONTEXT_CACHE },
         { d->cap_ud, QRNIC_CAP_UD },
@@ -294,6 +295,7 @@ static const Property device_properties[] = {
     DEFINE_PROP_UINT32("max-rd-atomic", QrnicDevice, config.max_rd_atomic, 16),
     DEFINE_PROP_SIZE("device-memory-size", QrnicDevice, config.device_memory,
                      1 << 20),
+    DEFINE_PROP_UINT32("doorbell-hold", QrnicDevice, config.doorbell_hold, 0),
     DEFINE_PROP_UINT32("context-cache", QrnicDevice, config.context_cache, 0),
     DEFINE_PROP_UINT32("context-stations", QrnicDevice,
                        config.context_stations, 16),

@@ -40,6 +40,10 @@ typedef struct QrnicConfig {
     uint32_t vectors;           /* also the maximum number of EQs */
     uint32_t db_pages;
     uint32_t doorbell_fifo;
+    /*
+     * ns in which an SQ with an event index stays awake after its last WQE
+     */
+    uint32_t doorbell_hold;
     uint32_t max_sge, max_inline, max_rd_atomic;
     uint64_t device_memory;     /* bytes, a multiple of DM_PAGE_SIZE */
     /*

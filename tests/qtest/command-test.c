@@ -564,7 +564,7 @@ static void test_query_device(void)
                              "cap-adaptive-routing=off,"
                              "cap-shared-connection=off,"
                              "cap-congestion-control=off,"
-                             "cap-event-index=off,"
+                             "doorbell-hold=1,cap-event-index=off,"
                              "cap-roce-v1=off,cap-command-event=off,"
                              "mac=52:54:00:12:34:56");
     uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];

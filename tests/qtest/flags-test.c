@@ -64,7 +64,7 @@ static void test_refused(void)
     };
     Rig r;
 
-    rig_start(&r, "", NULL);
+    rig_start(&r, "doorbell-hold=1", NULL);
     for (unsigned i = 0; i < 2; i++) {
         refused(&r, QRNIC_QPT_RC, of_ud[i], 0, QRNIC_ST_BAD_PARAM,
                 QRNIC_QP_CTX_FLAGS_OFFSET);
@@ -95,7 +95,7 @@ static void test_off(void)
     Rig r;
 
     rig_start(&r, "cap-source-qpn=off,cap-scatter-fcs=off,cap-eth-vlan=off,"
-              "cap-event-index=off", NULL);
+              "doorbell-hold=1,cap-event-index=off", NULL);
     refused(&r, QRNIC_QPT_RC, QRNIC_QPF_EVENT_INDEX, 0, QRNIC_ST_NOT_SUPPORTED,
             QRNIC_QP_CTX_FLAGS_OFFSET);
     refused(&r, QRNIC_QPT_UD, QRNIC_QPF_SOURCE_QPN, SOURCE,
@@ -169,7 +169,7 @@ static void test_event_index(void)
     QrnicCqe cqe;
     Rig r;
 
-    rig_start(&r, "", NULL);
+    rig_start(&r, "doorbell-hold=1", NULL);
     for (unsigned on = 0; on < 2; on++) {
         uint64_t before = counter(r.d, QRNIC_COUNTER_EVENT_WRITES);
         uint32_t block, first;
@@ -193,7 +193,11 @@ static void test_event_index(void)
         g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_DOORBELLS), ==, first + 1);
         g_assert_cmpuint(counter(r.d, QRNIC_COUNTER_EVENT_WRITES) - before,
                          ==, on);
-        /* The SQ is asleep, so that a WQE without a doorbell waits. */
+        /*
+         * The SQ is asleep for longer than the hold time, so that a WQE
+         * without a doorbell waits, and its doorbell starts no hold.
+         */
+        clock_step(r.d, 1000);
         post_datagram(&r, &r.qp, &to);
         wire_silent(r.d);
         sq_ring(r.d, &r.qp);

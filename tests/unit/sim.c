@@ -143,6 +143,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .vectors = o->vectors ? o->vectors : 4,
         .db_pages = o->db_pages ? o->db_pages : 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
+        .doorbell_hold = o->doorbell_hold,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
         .device_memory = o->device_memory ? o->device_memory :

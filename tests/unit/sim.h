@@ -188,6 +188,7 @@ typedef struct SimOptions {
     bool atomic_hca;            /* Without CAP_ATOMIC_GLOB */
     uint32_t max_rd_atomic;     /* Limit of the device; 0: 16 */
     uint32_t doorbell_fifo;     /* 0: 128 */
+    uint32_t doorbell_hold;     /* ns */
     uint64_t memory;            /* Bytes; 0: 32 MiB */
     /* 0: a small number */
     uint32_t max_qp, max_cq, max_srq, max_mkey, max_flow;

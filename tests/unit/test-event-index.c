@@ -208,6 +208,7 @@ static void test_interleaved(gconstpointer data)
 {
     const SimOptions o = {
         .doorbell_fifo = GPOINTER_TO_UINT(data) % 2 ? 1 : 0,
+        .doorbell_hold = GPOINTER_TO_UINT(data) % 4 / 2 * 50000,
     };
     const unsigned total = 400;
     uint64_t before;
@@ -427,6 +428,120 @@ static void test_without_flag(void)
     end();
 }
 
+#define HOLD 1000000
+
+/* Posts a WQE and runs until its CQE, without the end of the hold time. */
+static void write_within_hold(void)
+{
+    int64_t limit = world->sim->now + HOLD / 2;
+
+    post_write();
+    sim_run(world->sim, limit);
+    g_assert_cmpuint(completed(QRNIC_WC_SUCCESS), ==, 1);
+}
+
+/* Posts two WQEs, of which the second is rung soon after the SQ slept. */
+static void hold_begin(void)
+{
+    uint64_t before = doorbells(), writes = event_writes();
+
+    write_within_hold();
+    write_within_hold();
+    g_assert_cmpuint(doorbells() - before, ==, 2);
+    g_assert_cmpuint(event_writes() - writes, ==, 1);
+}
+
+/*
+ * Tests that WQEs need no doorbell within the hold time, that the timer finds
+ * them, and that the SQ falls asleep afterwards.
+ */
+static void test_hold(void)
+{
+    const SimOptions o = { .doorbell_hold = HOLD };
+    uint64_t before;
+
+    begin(20, &o);
+    hold_begin();
+    before = doorbells();
+    for (unsigned i = 0; i < 5; i++) {
+        post_write();
+    }
+    settle();
+    g_assert_cmpuint(completed(QRNIC_WC_SUCCESS), ==, 5);
+    g_assert_cmpuint(doorbells(), ==, before);
+    g_assert_cmpuint(event_writes(), ==, 2);
+    g_assert_cmpuint(event_of(world->a.qp), ==, 7);
+    /* The SQ is asleep. */
+    post_write();
+    settle();
+    g_assert_cmpuint(completed(QRNIC_WC_SUCCESS), ==, 1);
+    g_assert_cmpuint(doorbells() - before, ==, 1);
+    end();
+}
+
+/*
+ * Tests that a hold that found a single WQE is not repeated for the next 16
+ * doorbells.
+ */
+static void test_hold_single(void)
+{
+    const SimOptions o = { .doorbell_hold = HOLD };
+    uint64_t before, writes;
+
+    begin(24, &o);
+    hold_begin();
+    before = doorbells();
+    post_write();
+    settle();
+    g_assert_cmpuint(completed(QRNIC_WC_SUCCESS), ==, 1);
+    g_assert_cmpuint(doorbells(), ==, before);
+    /* The SQ has slept for longer than the hold time. */
+    write_within_hold();
+    before = doorbells();
+    writes = event_writes();
+    for (unsigned i = 1; i <= 16; i++) {
+        write_within_hold();
+        g_assert_cmpuint(doorbells() - before, ==, i);
+        g_assert_cmpuint(event_writes() - writes, ==, i);
+    }
+    /* The next doorbell starts a hold. */
+    write_within_hold();
+    g_assert_cmpuint(event_writes() - writes, ==, 16);
+    end();
+}
+
+/* Tests ERR, RESET, the reset of the device and DESTROY_QP within the time. */
+static void test_hold_states(void)
+{
+    const QrnicQpAttr err = { .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_ERR };
+    const QrnicQpAttr reset = { .mask = QRNIC_QP_STATE };
+    const SimOptions o = { .doorbell_hold = HOLD };
+    uint64_t before, writes;
+
+    begin(21, &o);
+    hold_begin();
+    g_assert_cmpint(sim_modify(world->a.qp, &err).status, ==, QRNIC_ST_OK);
+    before = doorbells();
+    post_write();
+    post_write();
+    settle();
+    g_assert_cmpuint(completed(QRNIC_WC_WR_FLUSH_ERR), ==, 2);
+    g_assert_cmpuint(doorbells() - before, <=, 1);
+    end();
+
+    begin(22, &o);
+    hold_begin();
+    writes = event_writes();
+    g_assert_cmpint(sim_modify(world->a.qp, &reset).status, ==, QRNIC_ST_OK);
+    settle();
+    g_assert_cmpuint(event_writes(), ==, writes);
+    end();
+
+    begin(23, &o);
+    hold_begin();
+    end();
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -437,6 +552,9 @@ int main(int argc, char **argv)
 
         g_test_add_data_func(name, GUINT_TO_POINTER(i), test_interleaved);
     }
+    g_test_add_func("/hold", test_hold);
+    g_test_add_func("/hold-single", test_hold_single);
+    g_test_add_func("/hold-states", test_hold_states);
     g_test_add_func("/flush", test_flush);
     g_test_add_func("/drain", test_drain);
     g_test_add_func("/reset", test_reset);

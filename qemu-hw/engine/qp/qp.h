@@ -104,6 +104,20 @@ typedef struct QrnicOutput {
 /* Output to the wire (path.c), which each queue pair has after its creation */
 extern const QrnicOutput qrnic_wire_output;
 
+/*
+ * Hold time of an SQ with an event index (work_queue.c): the SQ stays awake
+ * without work, so that software needs no doorbell
+ */
+typedef struct QrnicHold {
+    QrnicTimer timer;           /* reads the record at the end of the time */
+    int64_t slept;              /* time when the SQ fell asleep */
+    uint32_t taken;             /* WQEs consumed when the SQ last had no work */
+    uint8_t doubt;              /* doorbells until another hold is tried */
+    bool pays;                  /* the next hold is expected to save doorbells */
+    bool found;                 /* the work was found without a doorbell */
+    bool over;                  /* the timer has expired, without work since */
+} QrnicHold;
+
 struct QrnicQp {
     uint32_t number;
     /* enum qrnic_qp_type, for QUERY_QP and the context image */
@@ -171,6 +185,7 @@ struct QrnicQp {
     bool sq_rung;
     /* work_queue.c: with event index, a doorbell announces the next WQE */
     bool sq_asleep;
+    QrnicHold hold;
     QTAILQ_ENTRY(QrnicQp) next;
     QrnicTimer timer;
     /* Members of rate/pace.c */

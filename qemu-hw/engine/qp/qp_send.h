@@ -96,6 +96,8 @@ bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
  * posted a WQE in the meantime
  */
 bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp);
+/* Reads the record again at the end of the hold time. */
+void qrnic_sq_hold_timer(QrnicEngine *e, QrnicTimer *t);
 /**
  * qrnic_sq_direct:
  * @e: engine

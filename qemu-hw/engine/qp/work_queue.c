@@ -14,6 +14,9 @@
 #include "trace.h"
 #include "engine/qp/qp_private.h"
 
+/* Doorbells that start no hold after a hold that found a single WQE */
+#define HOLD_DOUBT 16
+
 /*
  * Returns the size of a slot. A slot is the unit of an index: a basic block in
  * an SQ, a whole WQE in an RQ.
@@ -39,6 +42,7 @@ static const uint8_t *cached_slot(const QrnicWorkQueue *wq)
 static void slots_take(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t count)
 {
     wq->consumer += count;
+    wq->taken++;
     if (!slots_cached(wq)) {
         qrnic_fetch_put(e, wq);
     }
@@ -69,14 +73,39 @@ static bool cache_fill(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
     return true;
 }
 
+/*
+ * Notes that the SQ has work. A doorbell soon after the SQ fell asleep shows
+ * that a hold would have saved it.
+ */
+static void sq_awake(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicHold *h = &qp->hold;
+
+    if (!e->config.doorbell_hold) {
+        qp->sq_asleep = false;
+        return;
+    }
+    if (!qp->sq_asleep) {
+        h->found = true;
+    } else if (qrnic_now(e) - h->slept < e->config.doorbell_hold) {
+        if (h->doubt) {
+            h->doubt--;
+        } else {
+            h->pays = true;
+        }
+    }
+    qp->sq_asleep = false;
+    h->over = false;
+}
+
 static void record_read(QrnicEngine *e, QrnicQp *qp, QrnicWorkQueue *wq)
 {
     bool sq = wq == &qp->sq;
 
     qrnic_record_read(e, wq, sq ? "SQ" : "RQ", qp->number,
                       sq ? wq->completed : wq->consumer, 1u << wq->log_size);
-    if (sq && wq->producer != wq->consumer) {
-        qp->sq_asleep = false;
+    if (sq && wq->has_event && wq->producer != wq->consumer) {
+        sq_awake(e, qp);
     }
 }
 
@@ -112,6 +141,46 @@ bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread)
     return qp->sq.bad_record || qp->sq.producer != qp->sq.consumer;
 }
 
+void qrnic_sq_hold_timer(QrnicEngine *e, QrnicTimer *t)
+{
+    QrnicQp *qp = container_of(t, QrnicQp, hold.timer);
+
+    qp->hold.over = true;
+    qp->sq_rung = true;
+    qrnic_schedule(e, qp);
+}
+
+/*
+ * Decides whether an SQ without work stays awake. Only a program that posts
+ * several WQEs within the hold time gains. If a hold finds a single WQE, as
+ * with a program that waits for each answer, it only delays this WQE. The next
+ * HOLD_DOUBT doorbells then start no hold.
+ */
+static bool hold(QrnicEngine *e, QrnicQp *qp)
+{
+    QrnicHold *h = &qp->hold;
+    bool worked = qp->sq.taken != h->taken;
+
+    if (!e->config.doorbell_hold || qp->state != QRNIC_QPS_RTS) {
+        return false;
+    }
+    if (h->over) {
+        h->pays = false;
+    } else if (worked && h->found && qp->sq.taken - h->taken == 1) {
+        h->pays = false;
+        h->doubt = HOLD_DOUBT;
+    }
+    if (worked) {
+        h->taken = qp->sq.taken;
+        h->found = false;
+    }
+    if (!h->pays) {
+        return false;
+    }
+    qrnic_timer_advance(e, &h->timer, qrnic_now(e) + e->config.doorbell_hold);
+    return true;
+}
+
 bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicWorkQueue *sq = &qp->sq;
@@ -119,6 +188,11 @@ bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp)
     if (!sq->has_event || qp->sq_asleep || sq->bad_record ||
         sq->producer != sq->consumer) {
         return false;
+    }
+    if (hold(e, qp)) {
+        /* Software may have posted WQEs while the device sent the last ones. */
+        record_read(e, qp, sq);
+        return sq->producer != sq->consumer || sq->bad_record;
     }
     /*
      * The read comes after the write, because software that has not seen the
@@ -135,6 +209,9 @@ bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp)
         sq->bad_record = QRNIC_SYN_NONE;
     }
     qp->sq_asleep = !sq->bad_record && sq->producer == sq->consumer;
+    if (e->config.doorbell_hold) {
+        qp->hold.slept = qrnic_now(e);
+    }
     return !qp->sq_asleep;
 }
 
@@ -429,6 +506,6 @@ bool qrnic_sq_direct(QrnicEngine *e, QrnicQp *qp, const uint8_t *wqe,
     sq->fetched = index;
     sq->fetched_count = wqebbs;
     sq->producer = producer;
-    qp->sq_asleep = false;
+    sq_awake(e, qp);
     return true;
 }

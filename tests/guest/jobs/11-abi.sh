@@ -2,7 +2,7 @@
 # of a queue pair of another context.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest errors: doorbell-owner
-# guest: --guests 1 --nic qrnic
+# guest: --guests 1 --nic qrnic,doorbell-hold=50000
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
