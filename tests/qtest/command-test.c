@@ -220,7 +220,7 @@ static void test_disabled_resize(void)
     QrnicCqe cqe;
     Rig r;
 
-    if (skip_in_process("the command may end before the next register access")) {
+    if (skip_in_process("the command may end before the next access")) {
         return;
     }
     rig_start(&r, "", NULL);

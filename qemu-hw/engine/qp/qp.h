@@ -113,7 +113,7 @@ typedef struct QrnicHold {
     int64_t slept;              /* time when the SQ fell asleep */
     uint32_t taken;             /* WQEs consumed when the SQ last had no work */
     uint8_t doubt;              /* doorbells until another hold is tried */
-    bool pays;                  /* the next hold is expected to save doorbells */
+    bool pays;                  /* the next hold seems to save doorbells */
     bool found;                 /* the work was found without a doorbell */
     bool over;                  /* the timer has expired, without work since */
 } QrnicHold;

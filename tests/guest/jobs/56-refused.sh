@@ -50,16 +50,16 @@ command_in_reset() {
     echo 0 >"${counter%/*}/lifespan"
     echo "reset: begin" >/dev/kmsg
     modprobe refuse symbol=pci_clear_master delay=1000 times=1 || return 1
-    while [ "$(<$times)" = 1 ]; do :; done && read -r _ <"$counter" 2>/dev/null &
+    while [ "$(<"$times")" = 1 ]; do :; done && read -r _ <"$counter" 2>/dev/null &
     second=$!
     setpci -s "$address" COMMAND=0002
     ethtool -S "$NIC0" >/dev/null 2>&1
     wait_until 60 refused || status=2
-    wait $second
+    wait "$second"
     wait_until 60 sh -c "dmesg | sed '1,/reset: begin/d' | grep -q 'qrnic $address: recovered'" || status=3
     modprobe -r refuse || status=4
     wait_until 30 working || status=5
-    return $status
+    return "$status"
 }
 export -f command_in_reset refused working nic_has_gid gid_index gid_find
 export address
