@@ -105,8 +105,8 @@ TABLE = {
         "tools/check-packages", '*packages, "qrnic-dkms"', "the suite packages runs it in a clean root"),
     "tools/packages --rpm": Covered("tools/check-packages", '"--rpm"', "the suite packages runs it"),
     # labs
-    "labs/grade 1": Covered("tools/check-labs", "status, text = graded(folder, skeleton)", "the suite labs grades each skeleton"),
-    "labs/grade --solution 1": Covered("tools/check-labs", "status, text = graded(folder, solution)", "the suite labs grades each solution"),
+    "labs/grade 1": Covered("tools/check-labs", "*graded(folder, grade.program_of(folder))", "the suite labs grades each skeleton"),
+    "labs/grade --solution 1": Covered("tools/check-labs", 'graded(folder, grade.program_of(LABS / "solutions"', "the suite labs grades each solution"),
     "labs/guide/slides --out slides": Covered("labs/guide/check.py", 'slides.make(', "the suite labs makes the slides of each lecture"),
     "tools/deps check": Covered("tools/check-contract", 'tools/deps" check', "each suite installs its packages by tools/deps"),
     "labs/zoo/run correct": Covered("tools/check-labs", '(["correct"], 0,', "the suite labs runs it"),
