@@ -181,7 +181,7 @@ void qrnic_wq_reset(struct qrnic_wq *wq)
 	wq->producer = 0;
 	atomic_store_explicit(&wq->consumer, 0, memory_order_relaxed);
 	/*
-	 * Plain stores are enough, because the barrier of the next post comes
+	 * Plain stores are enough, because the command that leaves RESET comes
 	 * before the device reads or writes the record. The event index of
 	 * other queues is reserved, and 0, too.
 	 */

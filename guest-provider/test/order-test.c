@@ -654,7 +654,6 @@ static void test_event_race(void)
 	printf("# %u WQEs, %u doorbells, the device slept %u times\n",
 	       consumer, atomic_load(&doorbells), slept);
 	CHECK(consumer == EVENT_POSTS);
-	CHECK(atomic_load(&doorbells) <= EVENT_POSTS);
 }
 
 /* Operations of a tag list, as they are at each barrier */

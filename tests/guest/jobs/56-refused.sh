@@ -39,6 +39,7 @@ for options in "" async_probe; do
     result $status "the log reports a failed recovery, and then a successful one"
     modprobe -r refuse
 done
+nic_export
 
 # The driver calls pci_clear_master() after it has reset the device, and before it disables its command queue. The delay
 # makes this window longer, and the other processor submits a command in it. The driver must not write the registers of
@@ -47,7 +48,9 @@ done
 command_in_reset() {
     local counter=/sys/class/infiniband/$RDMA0/ports/1/hw_counters/cqes second status=0
     local times=/sys/module/refuse/parameters/times
-    echo 0 >"${counter%/*}/lifespan"
+    # Without traffic of the netdev, no doorbell of another queue reaches the device after the reset.
+    ip link set "$NIC0" down || return 1
+    echo 0 >"${counter%/*}/lifespan" && read -r _ <"$counter" || return 1
     echo "reset: begin" >/dev/kmsg
     modprobe refuse symbol=pci_clear_master delay=1000 times=1 || return 1
     while [ "$(<"$times")" = 1 ]; do :; done && read -r _ <"$counter" 2>/dev/null &
@@ -58,7 +61,7 @@ command_in_reset() {
     wait "$second"
     wait_until 60 sh -c "dmesg | sed '1,/reset: begin/d' | grep -q 'qrnic $address: recovered'" || status=3
     modprobe -r refuse || status=4
-    wait_until 30 working || status=5
+    ip link set "$NIC0" up && wait_until 30 working || status=5
     return "$status"
 }
 export -f command_in_reset refused working nic_has_gid gid_index gid_find

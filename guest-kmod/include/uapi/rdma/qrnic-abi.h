@@ -144,7 +144,8 @@ struct qrnic_dynamic {
  *
  * With QRNIC_CREATE_QP_EVENT_INDEX, which requires QRNIC_CAP_EVENT_INDEX, the
  * device writes an event index into the record of the SQ. The process then
- * writes only the producer index.
+ * stores only the producer index, by 32 bits. After a change to RESET, which
+ * the process waits for, it stores 0 to both members.
  *
  * Messages of at most max_recv_inline bytes are received into the CQE. The
  * poller, a thread of the process that creates the QP, copies them to the
