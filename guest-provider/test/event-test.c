@@ -272,6 +272,8 @@ static void test_batches(void)
 /* WQEs that are posted in SQD are sent after the return to RTS. */
 static void test_drained(void)
 {
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
 	unsigned int i, round;
 	struct ibv_wc wc;
 	struct pair p;
@@ -283,6 +285,10 @@ static void test_drained(void)
 		CHECK(!to_state(p.qp[0], IBV_QPS_SQD));
 		CHECK(!post_slot(p.qp[0], 3 * round + 1, IBV_SEND_SIGNALED));
 		CHECK(!post_slot(p.qp[0], 3 * round + 2, IBV_SEND_SIGNALED));
+		/* A queue pair that still drains cannot return to RTS. */
+		do
+			CHECK(!ibv_query_qp(p.qp[0], &attr, IBV_QP_STATE, &init));
+		while (attr.sq_draining);
 		CHECK(!to_state(p.qp[0], IBV_QPS_RTS));
 		for (i = 0; i < 3; i++) {
 			CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
