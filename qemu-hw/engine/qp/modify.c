@@ -289,9 +289,7 @@ void qrnic_qp_reset(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
-    qrnic_timer_cancel(e, &qp->hold.timer);
-    qp->hold.pays = qp->hold.found = qp->hold.over = false;
-    qp->hold.taken = qp->sq.taken;
+    qrnic_sq_hold_reset(e, qp);
     work_queue_reset(e, &qp->sq);
     work_queue_reset(e, &qp->rq);
     qrnic_pace_restart(e, qp);

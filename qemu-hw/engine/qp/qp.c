@@ -378,14 +378,11 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->sq.record = in->sq_record;
     qp->sq.log_size = in->sq_log_size;
     qp->sq.has_event = in->flags & QRNIC_QPF_EVENT_INDEX;
-    qp->sq_asleep = true;
     qp->rq.record = in->rq_record;
     qp->rq.log_size = in->rq_log_size;
     qp->rq.log_stride = in->rq_log_stride;
     qrnic_timer_init(&qp->timer, qp_timer);
-    qrnic_timer_init(&qp->hold.timer, qrnic_sq_hold_timer);
-    /* The first doorbell starts no hold. */
-    qp->hold.slept = INT64_MIN / 2;
+    qrnic_sq_hold_init(qp);
     qrnic_ready_init(qp);
     if (qp->ops->init) {
         qp->ops->init(e, qp);
@@ -418,7 +415,7 @@ void qrnic_qp_free(QrnicEngine *e, QrnicQp *qp)
 {
     qrnic_unschedule(e, qp);
     qrnic_timer_cancel(e, &qp->timer);
-    qrnic_timer_cancel(e, &qp->hold.timer);
+    qrnic_sq_hold_reset(e, qp);
     qrnic_pace_restart(e, qp);
     qrnic_congestion_drop(e, qp);
     qrnic_notification_drop(e, qp);
@@ -451,7 +448,7 @@ QrnicQp *qrnic_responder_qp_new(QrnicEngine *e, QrnicQp *target,
     qp->ops = ops;
     qp->out = &qrnic_wire_output;
     qp->target = target;
-    qrnic_timer_init(&qp->hold.timer, qrnic_sq_hold_timer);
+    qrnic_sq_hold_init(qp);
     qp->state = QRNIC_QPS_RESET;
     qp->pd = target->pd;
     qp->recv_cq = target->recv_cq;

@@ -111,7 +111,6 @@ extern const QrnicOutput qrnic_wire_output;
 typedef struct QrnicHold {
     QrnicTimer timer;           /* reads the record at the end of the time */
     int64_t slept;              /* time when the SQ fell asleep */
-    uint32_t taken;             /* WQEs consumed when the SQ last had no work */
     uint8_t doubt;              /* doorbells until another hold is tried */
     bool pays;                  /* the next hold seems to save doorbells */
     bool found;                 /* the work was found without a doorbell */

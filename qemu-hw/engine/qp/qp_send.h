@@ -96,8 +96,10 @@ bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread);
  * posted a WQE in the meantime
  */
 bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp);
-/* Reads the record again at the end of the hold time. */
-void qrnic_sq_hold_timer(QrnicEngine *e, QrnicTimer *t);
+/* Puts the SQ of a new queue pair to sleep, without a hold. */
+void qrnic_sq_hold_init(QrnicQp *qp);
+/* Ends a hold, because the queue pair is reset or freed. */
+void qrnic_sq_hold_reset(QrnicEngine *e, QrnicQp *qp);
 /**
  * qrnic_sq_direct:
  * @e: engine

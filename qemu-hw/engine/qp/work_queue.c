@@ -81,10 +81,6 @@ static void sq_awake(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicHold *h = &qp->hold;
 
-    if (!e->config.doorbell_hold) {
-        qp->sq_asleep = false;
-        return;
-    }
     if (!qp->sq_asleep) {
         h->found = true;
     } else if (qrnic_now(e) - h->slept < e->config.doorbell_hold) {
@@ -141,13 +137,29 @@ bool qrnic_sq_pending(QrnicEngine *e, QrnicQp *qp, bool reread)
     return qp->sq.bad_record || qp->sq.producer != qp->sq.consumer;
 }
 
-void qrnic_sq_hold_timer(QrnicEngine *e, QrnicTimer *t)
+/* Reads the record again at the end of the hold time. */
+static void hold_timer(QrnicEngine *e, QrnicTimer *t)
 {
     QrnicQp *qp = container_of(t, QrnicQp, hold.timer);
 
     qp->hold.over = true;
     qp->sq_rung = true;
     qrnic_schedule(e, qp);
+}
+
+void qrnic_sq_hold_init(QrnicQp *qp)
+{
+    qrnic_timer_init(&qp->hold.timer, hold_timer);
+    qp->sq_asleep = true;
+    /* The first doorbell starts no hold. */
+    qp->hold.slept = INT64_MIN / 2;
+}
+
+void qrnic_sq_hold_reset(QrnicEngine *e, QrnicQp *qp)
+{
+    qrnic_timer_cancel(e, &qp->hold.timer);
+    qp->hold.pays = qp->hold.found = qp->hold.over = false;
+    qp->sq.taken = 0;
 }
 
 /*
@@ -159,19 +171,18 @@ void qrnic_sq_hold_timer(QrnicEngine *e, QrnicTimer *t)
 static bool hold(QrnicEngine *e, QrnicQp *qp)
 {
     QrnicHold *h = &qp->hold;
-    bool worked = qp->sq.taken != h->taken;
 
-    if (!e->config.doorbell_hold || qp->state != QRNIC_QPS_RTS) {
+    if (qp->state != QRNIC_QPS_RTS) {
         return false;
     }
     if (h->over) {
         h->pays = false;
-    } else if (worked && h->found && qp->sq.taken - h->taken == 1) {
+    } else if (h->found && qp->sq.taken == 1) {
         h->pays = false;
         h->doubt = HOLD_DOUBT;
     }
-    if (worked) {
-        h->taken = qp->sq.taken;
+    if (qp->sq.taken) {
+        qp->sq.taken = 0;
         h->found = false;
     }
     if (!h->pays) {
@@ -209,9 +220,7 @@ bool qrnic_sq_sleep(QrnicEngine *e, QrnicQp *qp)
         sq->bad_record = QRNIC_SYN_NONE;
     }
     qp->sq_asleep = !sq->bad_record && sq->producer == sq->consumer;
-    if (e->config.doorbell_hold) {
-        qp->hold.slept = qrnic_now(e);
-    }
+    qp->hold.slept = qrnic_now(e);
     return !qp->sq_asleep;
 }
 
@@ -313,6 +322,7 @@ QrnicTake qrnic_sq_take(QrnicEngine *e, QrnicQp *qp, QrnicSendWqe *out,
 void qrnic_sq_give_back(QrnicEngine *e, QrnicQp *qp, const QrnicSendWqe *wqe)
 {
     qp->sq.consumer -= wqe->wqebbs;
+    qp->sq.taken--;
     qrnic_add(e, QRNIC_COUNTER_SEND_WQES, -1);
     if (wqe->flags & QRNIC_WQEF_INLINE) {
         qrnic_add(e, QRNIC_COUNTER_INLINE_WQES, -1);

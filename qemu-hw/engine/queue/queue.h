@@ -466,7 +466,7 @@ struct QrnicWorkQueue {
     QrnicFetch *fetch;          /* buffer of the prefetched blocks, or NULL */
     /* enum qrnic_syndrome; reported for the next WQE */
     uint8_t bad_record;
-    uint32_t taken;             /* counter of consumed WQEs */
+    uint32_t taken;             /* WQEs consumed since the last hold */
     /* SQ with QPF_EVENT_INDEX: word 1 of the record is the event index */
     bool has_event;
     QrnicStream *stream;        /* state of a streaming RQ or SRQ, else NULL */

@@ -12,7 +12,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "qemu/bswap.h"
 #include "trace.h"
 #include "engine/queue/queue.h"
 
@@ -96,7 +95,7 @@ void qrnic_event_write(QrnicEngine *e, QrnicWorkQueue *wq, uint32_t number)
     uint8_t raw[sizeof(uint32_t)];
     bool ok;
 
-    stl_le_p(raw, wq->producer);
+    qrnic_st_le32(raw, wq->producer);
     qrnic_add(e, QRNIC_COUNTER_EVENT_WRITES, 1);
     qrnic_use(e, QRNIC_USE_RECORD, number, wq->producer);
     ok = qrnic_dma_write(e, wq->record + QRNIC_QUEUE_RECORD_EVENT_OFFSET, raw,
