@@ -103,17 +103,10 @@ static void recv_bytes(void *bytes, size_t length)
 
 static unsigned long long counter(const char *name)
 {
-	unsigned long long value;
-	char path[256];
-	FILE *file;
+	char path[64];
 
-	snprintf(path, sizeof(path),
-		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s", device,
-		 name);
-	file = fopen(path, "r");
-	CHECK(file && fscanf(file, "%llu", &value) == 1);
-	fclose(file);
-	return value;
+	snprintf(path, sizeof(path), "ports/1/hw_counters/%s", name);
+	return read_counter(device, path);
 }
 
 /* The next functions run on the first host */

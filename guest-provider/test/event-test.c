@@ -6,7 +6,6 @@
  * with the number of WQEs. An adapter without event index needs a doorbell for
  * each WQE. The test needs one adapter and prints TAP.
  */
-#include <inttypes.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -19,32 +18,20 @@
 
 static const char *adapter;
 
-static uint64_t counter(const char *name)
-{
-	char path[256];
-	uint64_t value = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/hw_counters/%s",
-		 adapter, name);
-	file = fopen(path, "r");
-	CHECK(file && fscanf(file, "%" SCNu64, &value) == 1);
-	fclose(file);
-	return value;
-}
-
 /*
  * Returns the number of doorbells of the adapter, of all its users. The RDMA
  * core keeps the values of counters for the time in "lifespan". So the function
  * waits for twice this time, and for two ticks of a kernel with 100 Hz.
  */
-static uint64_t doorbells(void)
+static uint64_t count_doorbells(void)
 {
-	uint64_t end = now_ms() + 2 * counter("lifespan") + 20;
+	uint64_t end = now_ms() + 20 +
+		       2 * read_counter(adapter, "hw_counters/lifespan");
 
 	while (now_ms() < end)
 		usleep(1000);
-	return counter("doorbells") + counter("doorbells_dropped");
+	return read_counter(adapter, "hw_counters/doorbells") +
+	       read_counter(adapter, "hw_counters/doorbells_dropped");
 }
 
 static int post_slot(struct ibv_qp *qp, unsigned int slot, unsigned int flags)
@@ -102,7 +89,7 @@ static void write_round(struct pair *p)
  */
 static void test_writes(enum ibv_qp_type type)
 {
-	uint64_t rung = doorbells();
+	uint64_t rung = count_doorbells();
 	uint32_t round;
 	struct pair p;
 
@@ -111,7 +98,7 @@ static void test_writes(enum ibv_qp_type type)
 		new_round(round);
 		write_round(&p);
 	}
-	rung = doorbells() - rung;
+	rung = count_doorbells() - rung;
 	printf("# %d WQEs, %" PRIu64 " doorbells\n", 8 * SLOTS, rung);
 	CHECK(capabilities & QRNIC_CAP_EVENT_INDEX || rung >= 8 * SLOTS);
 	CHECK(!pair_free(&p));
@@ -150,12 +137,12 @@ static void test_paced(void)
 	CHECK(!ibv_modify_qp_rate_limit(p.qp[0], &limit));
 	do {
 		fill(0, 4096, now_ms());
-		rung = doorbells();
+		rung = count_doorbells();
 		for (i = 0; i < 16; i++)
 			CHECK(!write_one(p.qp[0], &sge, 1, IBV_SEND_SIGNALED, i));
 		for (i = 0; i < 16; i++)
 			CHECK(poll_one(p.send_cq, &wc) == 1 && !wc.status);
-		rung = doorbells() - rung;
+		rung = count_doorbells() - rung;
 		printf("# 16 WQEs with a rate limit, %" PRIu64 " doorbells\n", rung);
 		CHECK(!memcmp(buffer, buffer + HALF, 4096));
 	} while (rung >= 16 && now_ms() < end);

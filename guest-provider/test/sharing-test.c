@@ -9,7 +9,6 @@
  * sends until it is killed, also when the device is removed.
  */
 #define _GNU_SOURCE
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -101,21 +100,15 @@ static uint32_t answered_by(struct end *e, uint32_t offer)
 	return options;
 }
 
-static void counters(const char *name, uint64_t *value)
+/*
+ * Returns the number of packets in packets of carriers, after a wait, because
+ * the kernel may return a value that is 10 ms old.
+ */
+static uint64_t inner_packets(void)
 {
-	char path[256];
-	FILE *file;
-
-	/*
-	 * The wait is needed, because the kernel returns a value that may be 10
-	 * ms old
-	 */
 	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/hw_counters/%s",
-		 ibv_get_device_name(context->device), name);
-	file = fopen(path, "r");
-	CHECK(file && fscanf(file, "%" SCNu64, value) == 1);
-	fclose(file);
+	return read_counter(ibv_get_device_name(context->device),
+			    "hw_counters/tx_inner");
 }
 
 /*
@@ -238,7 +231,7 @@ static void test_connections(void)
 	uint64_t before, after;
 	uint32_t answer = 0;
 
-	counters("tx_inner", &before);
+	before = inner_packets();
 	for (unsigned int i = 0; i < 8; i++) {
 		asks[i] = end_in(context, 0);
 		answers[i] = end_in(i % 2 ? context : other, HALF);
@@ -248,7 +241,7 @@ static void test_connections(void)
 			CHECK(connect_ends(&asks[i], &answers[i]) == answer);
 		works(&asks[i], &answers[i]);
 	}
-	counters("tx_inner", &after);
+	after = inner_packets();
 	/*
 	 * Each write has 9 packets and at least one ACK; there is one
 	 * introduction
@@ -270,7 +263,7 @@ static void test_declined(void)
 	struct end one = end_in(context, 0), two = end_in(other, HALF);
 	uint64_t before, after;
 
-	counters("tx_inner", &before);
+	before = inner_packets();
 	offered_by(&one);
 	set(&two, 0);
 	set(&one, 0);
@@ -279,7 +272,7 @@ static void test_declined(void)
 	CHECK(!to_rtr(one.qp, two.qp->qp_num) && !to_rts(one.qp));
 	CHECK(!to_rtr(two.qp, one.qp->qp_num) && !to_rts(two.qp));
 	works(&one, &two);
-	counters("tx_inner", &after);
+	after = inner_packets();
 	CHECK(before == after);
 	end_free(&one);
 	end_free(&two);

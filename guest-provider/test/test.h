@@ -12,6 +12,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -68,6 +69,24 @@ static inline uint64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * 1000ull + now.tv_nsec / 1000000;
+}
+
+/*
+ * Returns a counter of an adapter: path is its file below the folder of the
+ * RDMA device.
+ */
+static inline uint64_t read_counter(const char *device, const char *path)
+{
+	char file_path[300];
+	uint64_t value = 0;
+	FILE *file;
+
+	snprintf(file_path, sizeof(file_path), "/sys/class/infiniband/%s/%s",
+		 device, path);
+	file = fopen(file_path, "r");
+	CHECK(file && fscanf(file, "%" SCNu64, &value) == 1);
+	fclose(file);
+	return value;
 }
 
 /*

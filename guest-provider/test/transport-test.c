@@ -6,7 +6,6 @@
  */
 #include <endian.h>
 #include <poll.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -1200,15 +1199,11 @@ static int64_t counter_over(const char *name, int64_t before)
 {
 	uint64_t end = now_ms() + SECONDS * 1000;
 	int64_t value;
-	char path[400];
-	FILE *file;
+	char path[64];
 
-	snprintf(path, sizeof(path), "%s/ports/1/hw_counters/%s",
-		 context->device->ibdev_path, name);
+	snprintf(path, sizeof(path), "ports/1/hw_counters/%s", name);
 	do {
-		file = fopen(path, "r");
-		CHECK(file && fscanf(file, "%" SCNd64, &value) == 1);
-		fclose(file);
+		value = read_counter(ibv_get_device_name(context->device), path);
 	} while (value <= before && now_ms() < end);
 	return value;
 }
