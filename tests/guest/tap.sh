@@ -49,6 +49,14 @@ fault_of() {
     esac
 }
 
+# nic_fail NIC: makes the device fail. Without bus mastering it cannot read the next command, which is a fatal error. The
+# result of ethtool is ignored, because ethtool finds no device if another user of the driver has issued this command.
+nic_fail() {
+    local function
+    function=$(readlink -e "/sys/class/net/$1/device") && setpci -s "${function##*/}" COMMAND=0002 &&
+        { ethtool -S "$1" >/dev/null 2>&1 || true; }
+}
+
 # show FILE [LINES]: prints its end and its first lines. The first lines are those of stderr if stdout was kept until
 # the program ended. The program awk ends an incomplete last line, which a program leaves if it dies.
 show() {

@@ -122,8 +122,8 @@ address=$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")
 unbound() { echo "$address" >/sys/bus/pci/drivers/qrnic/unbind && echo "$address" >/sys/bus/pci/drivers/qrnic/bind; }
 # shellcheck disable=SC2317  # called through wait_until
 recovered() { dmesg | grep -q "qrnic $address: recovered"; }
-# Disables DMA, so that the device has a fatal error and is reset.
-lost() { setpci -s "$address" COMMAND=0002 && { ethtool -S "$NIC0" >/dev/null 2>&1 || true; } && wait_until 60 recovered; }
+# Makes the device fail, so that it is reset.
+lost() { nic_fail "$NIC0" && wait_until 60 recovered; }
 
 for how in "unbound shared" "lost shared" "unbound sharing" "lost sharing"; do
     status=0 program=${how#* } how=${how% *}

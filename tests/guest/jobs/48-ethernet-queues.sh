@@ -196,9 +196,7 @@ works() { ping -c 1 -W 2 "guest$PEER" >/dev/null; }
 # shellcheck disable=SC2317
 recovered() { dmesg | grep -q 'qrnic.*: recovered'; }
 if [ "$GUEST" = 1 ]; then
-    # Without bus mastering the device cannot read the next command, which is a fatal error.
-    setpci -s "$(basename "$(readlink -f "/sys/class/net/$NIC0/device")")" COMMAND=0002
-    ethtool -S "$NIC0" >/dev/null 2>&1
+    nic_fail "$NIC0"
     wait_until 30 recovered && wait_until 30 works && [ "$(channels)" = 2 ] || status=1
 fi
 together $status "a reset of the device under load"

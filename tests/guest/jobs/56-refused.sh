@@ -24,9 +24,7 @@ for options in "" async_probe; do
     result $? "the RDMA part is loaded${options:+ with $options}"
     modprobe refuse symbol=ib_register_device error=-12 times=1
     echo "refused: begin" >/dev/kmsg
-    # Without bus mastering the device cannot read the next command, which is a fatal error.
-    setpci -s "$address" COMMAND=0002
-    ethtool -S "$NIC0" >/dev/null 2>&1
+    nic_fail "$NIC0"
     wait_until 20 refused
     result $? "the RDMA part fails to start after a fatal error"
     wait_until 30 working
@@ -55,8 +53,7 @@ command_in_reset() {
     modprobe refuse symbol=pci_clear_master delay=1000 times=1 || return 1
     while [ "$(<"$times")" = 1 ]; do :; done && read -r _ <"$counter" 2>/dev/null &
     second=$!
-    setpci -s "$address" COMMAND=0002
-    ethtool -S "$NIC0" >/dev/null 2>&1
+    nic_fail "$NIC0"
     wait_until 60 refused || status=2
     wait "$second"
     wait_until 60 sh -c "dmesg | sed '1,/reset: begin/d' | grep -q 'qrnic $address: recovered'" || status=3
@@ -64,7 +61,7 @@ command_in_reset() {
     ip link set "$NIC0" up && wait_until 30 working || status=5
     return "$status"
 }
-export -f command_in_reset refused working nic_has_gid gid_index gid_find
+export -f command_in_reset nic_fail refused working nic_has_gid gid_index gid_find
 export address
 try "a command of another processor during the reset" command_in_reset
 

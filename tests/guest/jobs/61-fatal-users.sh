@@ -166,11 +166,7 @@ users_end() {
 # lose HOW: makes the driver of guest 1 lose the device
 lose() {
     case $1 in
-        fatal)
-            # Without bus mastering the device cannot read the next command. The failure of ethtool is ignored, because
-            # ethtool finds no device if another user of the driver has issued this command.
-            setpci -s "$address" COMMAND=0002 && { ethtool -S "$NIC0" >/dev/null 2>&1 || true; }
-            ;;
+        fatal) nic_fail "$NIC0" ;;
         unreachable)
             # The device does not respond until its config space has been restored.
             setpci -s "$address" COMMAND=0000

@@ -15,11 +15,6 @@ working() { ibv_devinfo -d "$RDMA0" 2>/dev/null | grep -q PORT_ACTIVE && [ "$(ca
 # health KEY: prints a member of the report
 health() { devlink -j health show "$device" reporter fw_fatal | python3 -c "import json, sys
 print(next(iter(json.load(sys.stdin)['health'].values()))[0]['$1'])"; }
-# Without bus mastering the device cannot read the next command.
-break_it() {
-    setpci -s "$address" COMMAND=0002
-    ethtool -S "$NIC0" >/dev/null
-}
 
 try "devlink shows driver, serial number and version" "devlink dev info $device | tee /dev/stderr >info.log &&
     grep -q 'driver qrnic' info.log && grep -Eq 'fw.mgmt.api [0-9]+\.[0-9]+' info.log && ! grep -q 'fw ' info.log &&
@@ -50,7 +45,7 @@ dma_errors 0
 try "verbs work after it" "qrnic-provider-test"
 dma_errors 1
 
-break_it
+nic_fail "$NIC0"
 recovered() { [ "$(health recover)" = 1 ]; }
 wait_until 60 recovered && [ "$(health error)" = 1 ] && [ "$(health state)" = healthy ]
 result $? "a failure is reported and recovered from"
@@ -65,7 +60,7 @@ try "the dump contains the reason" "devlink health dump show $device reporter fw
 try "automatic recovery is switched off" "devlink health set $device reporter fw_fatal auto_recover false"
 # The driver waits some seconds between two recoveries.
 sleep 6
-break_it
+nic_fail "$NIC0"
 wait_until 30 sh -c "dmesg | grep -q 'recovery is left to'"
 result $? "then a failure is not recovered from"
 [ "$(health state)" = error ]
@@ -80,13 +75,13 @@ try "until the administrator requests it" "devlink health recover $device report
 nic_export
 wait_until 20 working
 result $? "the adapter works again"
-break_it
+nic_fail "$NIC0"
 wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 2 ]"
 try "a reload helps, too" "devlink dev reload $device"
 nic_export
 wait_until 20 working && [ "$(health state)" = healthy ]
 result $? "and then RDMA works"
-break_it
+nic_fail "$NIC0"
 wait_until 30 sh -c "[ \$(dmesg | grep -c 'recovery is left to') = 3 ]" && [ "$(health state)" = error ]
 result $? "a failure is left to the administrator again"
 try "a user resets the function" "echo 1 >/sys/bus/pci/devices/$address/reset"
