@@ -203,6 +203,10 @@ class Run:
     def _done(self):
         return all(guest.status is not None and guest.output_ended for guest in self.guests)
 
+    def _running(self):
+        """Returns the names of the guests whose job has not ended, for messages."""
+        return ", ".join(f"guest{guest.number}" for guest in self.guests if guest.status is None)
+
     def _serve(self):
         start = time.monotonic()
         boot_deadline = start + self.options.boot_timeout
@@ -231,12 +235,10 @@ class Run:
                                       f"its last line was \"{self._last_serial_line(guest)}\"; "
                                       f"see {guest.serial_log}, or allow more with --boot-timeout", EXIT_TIMEOUT)
             if now - progress > patience:
-                late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
-                raise LaunchError(f"the job made no progress for {self.options.progress_timeout:g} s on {late}: "
+                raise LaunchError(f"the job made no progress for {self.options.progress_timeout:g} s on {self._running()}: "
                                   "allow more with --progress-timeout", EXIT_TIMEOUT)
             if now > deadline:
-                late = ", ".join(f"guest{g.number}" for g in self.guests if g.status is None)
-                raise LaunchError(f"the job did not end within {self.options.timeout} s on {late}: "
+                raise LaunchError(f"the job did not end within {self.options.timeout} s on {self._running()}: "
                                   "allow more with --timeout", EXIT_TIMEOUT)
 
     def _check_silence(self, guest, now):
