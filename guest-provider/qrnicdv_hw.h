@@ -263,7 +263,8 @@ enum qrnic_syndrome {
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
 #define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
 #define QRNIC_CAP_EVENT_INDEX 0x0000200000000000ull
-#define QRNIC_CAP_ALL 0x00003fffffffffffull
+#define QRNIC_CAP_SHARED_VIRTUAL 0x0000800000000000ull
+#define QRNIC_CAP_ALL 0x0000bfffffffffffull
 
 /*
  * Options of a connection; an option that has a capability is in force if

@@ -12,7 +12,7 @@
 
 /* Version of this contract: register VERSION of a device that follows it */
 #define QRNIC_HW_VERSION_MAJOR 1u
-#define QRNIC_HW_VERSION_MINOR 10u
+#define QRNIC_HW_VERSION_MINOR 11u
 
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
@@ -87,6 +87,10 @@
 /* Paging on demand: constants */
 #define QRNIC_PAGE_FAULT_AHEAD 262144u
 #define QRNIC_MAX_ON_DEMAND_SIZE 0x1000000000000ull
+
+/* Shared virtual addressing: constants */
+#define QRNIC_MAX_PASID 0xfffffu
+#define QRNIC_MAX_PROCESS_SIZE 0x1000000000000ull
 
 /* Indirect keys: constants */
 #define QRNIC_MAX_PIECES 1024u
@@ -527,7 +531,8 @@ enum qrnic_link_state {
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
 #define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
 #define QRNIC_CAP_EVENT_INDEX 0x0000200000000000ull
-#define QRNIC_CAP_ALL 0x00003fffffffffffull
+#define QRNIC_CAP_SHARED_VIRTUAL 0x0000800000000000ull
+#define QRNIC_CAP_ALL 0x0000bfffffffffffull
 
 /*
  * Rights of memory keys, and rights that a QP grants to remote requests
@@ -543,7 +548,8 @@ enum qrnic_link_state {
 
 /* Flags of mkey_ctx */
 #define QRNIC_MKEYF_ON_DEMAND 0x00000001u
-#define QRNIC_MKEYF_ALL 0x00000001u
+#define QRNIC_MKEYF_PASID 0x00000002u
+#define QRNIC_MKEYF_ALL 0x00000003u
 
 /*
  * Low bits of the addresses in the translation table of a region with
@@ -555,7 +561,8 @@ enum qrnic_link_state {
 
 /* Flags of page_fault */
 #define QRNIC_PAGE_FAULT_WRITE 0x00000001u
-#define QRNIC_PAGE_FAULT_ALL 0x00000001u
+#define QRNIC_PAGE_FAULT_PASID 0x00000002u
+#define QRNIC_PAGE_FAULT_ALL 0x00000003u
 
 /* Flags of qp_ctx */
 #define QRNIC_QPF_NO_MULTICAST_LOOPBACK 0x00000001u
@@ -851,6 +858,12 @@ enum qrnic_counter {
 	QRNIC_COUNTER_PAGE_FAULTS,
 	QRNIC_COUNTER_PAGE_REFUSALS,
 	QRNIC_COUNTER_PAGE_INVALIDATIONS,
+	QRNIC_COUNTER_ATC_HITS,
+	QRNIC_COUNTER_ATC_MISSES,
+	QRNIC_COUNTER_ATC_EVICTIONS,
+	QRNIC_COUNTER_ATC_INVALIDATIONS_PAGES,
+	QRNIC_COUNTER_ATC_INVALIDATIONS_PASID,
+	QRNIC_COUNTER_ATC_INVALIDATIONS_ALL,
 	QRNIC_COUNTER_PIECES,
 	QRNIC_COUNTER_CONTEXT_HITS,
 	QRNIC_COUNTER_CONTEXT_MISSES,
@@ -1042,6 +1055,12 @@ enum qrnic_counter {
 	X(page_faults, memory) \
 	X(page_refusals, memory) \
 	X(page_invalidations, memory) \
+	X(atc_hits, memory) \
+	X(atc_misses, memory) \
+	X(atc_evictions, memory) \
+	X(atc_invalidations_pages, memory) \
+	X(atc_invalidations_pasid, memory) \
+	X(atc_invalidations_all, memory) \
 	X(pieces, memory) \
 	X(context_hits, shared) \
 	X(context_misses, shared) \
@@ -2316,7 +2335,8 @@ struct qrnic_mkey_ctx {
 	__le32 dm;
 	__le32 address_space;
 	__le32 max_pieces;
-	__u8 rsvd1[12];
+	__le32 pasid;
+	__le64 rsvd1;
 };
 
 #define QRNIC_MKEY_CTX_BYTES 64u
@@ -2331,7 +2351,8 @@ struct qrnic_mkey_ctx {
 #define QRNIC_MKEY_CTX_DM_OFFSET 40u
 #define QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET 44u
 #define QRNIC_MKEY_CTX_MAX_PIECES_OFFSET 48u
-#define QRNIC_MKEY_CTX_RSVD1_OFFSET 52u
+#define QRNIC_MKEY_CTX_PASID_OFFSET 52u
+#define QRNIC_MKEY_CTX_RSVD1_OFFSET 56u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_mkey_ctx) == QRNIC_MKEY_CTX_BYTES,
 		"size of mkey_ctx");
@@ -2357,6 +2378,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, address_space) ==
 		QRNIC_MKEY_CTX_ADDRESS_SPACE_OFFSET, "mkey_ctx.address_space");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, max_pieces) ==
 		QRNIC_MKEY_CTX_MAX_PIECES_OFFSET, "mkey_ctx.max_pieces");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, pasid) ==
+		QRNIC_MKEY_CTX_PASID_OFFSET, "mkey_ctx.pasid");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
 		QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
 
@@ -2384,7 +2407,7 @@ struct qrnic_page_fault {
 	__le64 address;
 	__le64 length;
 	__le32 sequence;
-	__le32 rsvd0;
+	__le32 pasid;
 };
 
 #define QRNIC_PAGE_FAULT_BYTES 32u
@@ -2393,7 +2416,7 @@ struct qrnic_page_fault {
 #define QRNIC_PAGE_FAULT_ADDRESS_OFFSET 8u
 #define QRNIC_PAGE_FAULT_LENGTH_OFFSET 16u
 #define QRNIC_PAGE_FAULT_SEQUENCE_OFFSET 24u
-#define QRNIC_PAGE_FAULT_RSVD0_OFFSET 28u
+#define QRNIC_PAGE_FAULT_PASID_OFFSET 28u
 
 QRNIC_HW_ASSERT(sizeof(struct qrnic_page_fault) == QRNIC_PAGE_FAULT_BYTES,
 		"size of page_fault");
@@ -2407,8 +2430,8 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, length) ==
 		QRNIC_PAGE_FAULT_LENGTH_OFFSET, "page_fault.length");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, sequence) ==
 		QRNIC_PAGE_FAULT_SEQUENCE_OFFSET, "page_fault.sequence");
-QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, rsvd0) ==
-		QRNIC_PAGE_FAULT_RSVD0_OFFSET, "page_fault.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_page_fault, pasid) ==
+		QRNIC_PAGE_FAULT_PASID_OFFSET, "page_fault.pasid");
 
 /* Input of RESUME_PAGE_FAULT and REFUSE_PAGE_FAULT */
 struct qrnic_fault_answer {

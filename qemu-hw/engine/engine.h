@@ -6,7 +6,7 @@
  * through QrnicEnv. After qrnic_engine_new(), the device calls functions for
  * doorbells, frames, timers and commands, and qrnic_engine_run() after each
  * kick. Two such calls are never nested. So an operation of QrnicEnv must
- * postpone a call that it needs.
+ * postpone a call that it needs, except for qrnic_engine_invalidate().
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -51,6 +51,8 @@ typedef struct QrnicConfig {
      * all work waits for a fetch), and latency of a fetch in ns
      */
     uint32_t context_cache, context_stations, context_latency;
+    /* CAP_SHARED_VIRTUAL: entries of the address translation cache */
+    uint32_t translation_cache;
     QrnicIcrcCover icrc;
     uint8_t mac[6];
 } QrnicConfig;
@@ -225,6 +227,24 @@ void qrnic_engine_set_link_agreed(QrnicEngine *e, bool agreed);
  * Returns: true if the port can send and receive
  */
 bool qrnic_engine_port_active(const QrnicEngine *e);
+
+/* All PASIDs of the device */
+#define QRNIC_PASID_ALL UINT32_MAX
+
+/**
+ * qrnic_engine_invalidate:
+ * @e: the engine
+ * @pasid: PASID of a process, or QRNIC_PASID_ALL
+ * @first: first virtual address of the range
+ * @last: last virtual address of the range
+ *
+ * Drops the translations of all pages that the range overlaps (PCIe, 10.3).
+ * After the return no DMA uses an older translation. Any operation of QrnicEnv
+ * may call this function, because an invalidation must not wait for the end of
+ * a run.
+ */
+void qrnic_engine_invalidate(QrnicEngine *e, uint32_t pasid, uint64_t first,
+                             uint64_t last);
 
 /**
  * qrnic_doorbell_write:

@@ -5,6 +5,7 @@
  * fuzzer pass a table of their own to qrnic_engine_new(). The engine calls an
  * operation only while the environment executes a function of engine.h. These
  * functions are not nested, so an operation must postpone a call that it needs.
+ * Only qrnic_engine_invalidate() may be called inside an operation.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,6 +22,20 @@ typedef struct QrnicAtomic {
     uint64_t original;          /* value before the operation */
 } QrnicAtomic;
 
+/* Translation of a virtual address */
+typedef struct QrnicTranslated {
+    uint64_t address;           /* translated address of the page */
+    uint8_t page_shift;         /* log2 of the page size, 12 to 63 */
+    bool writable;
+} QrnicTranslated;
+
+/* Result of a request for a translation */
+typedef enum QrnicTranslate {
+    QRNIC_TRANSLATE_OK,         /* the page may be read */
+    QRNIC_TRANSLATE_ABSENT,     /* the process may access nothing there now */
+    QRNIC_TRANSLATE_FAILED,     /* the IOMMU rejects the request */
+} QrnicTranslate;
+
 typedef struct QrnicEnv {
     void *opaque;
 
@@ -34,6 +49,24 @@ typedef struct QrnicEnv {
      * nothing was done. Used only with CAP_ATOMIC_GLOB.
      */
     bool (*dma_atomic)(void *opaque, uint64_t addr, QrnicAtomic *op);
+
+    /*
+     * Requests the translation of the page of a virtual address (PCIe, 10.2.2).
+     * A write to the page follows if write is true; the result may still be
+     * read-only. NULL: there is no CAP_SHARED_VIRTUAL. The environment reports
+     * each invalidation of a translation to qrnic_engine_invalidate().
+     */
+    QrnicTranslate (*translate)(void *opaque, uint32_t pasid, uint64_t addr,
+                                bool write, QrnicTranslated *result);
+
+    /*
+     * Access the bus at translated addresses, and work otherwise like dma_read,
+     * dma_write and dma_atomic. Used only with translate.
+     */
+    bool (*translated_read)(void *opaque, uint64_t addr, void *buf, size_t len);
+    bool (*translated_write)(void *opaque, uint64_t addr, const void *buf,
+                             size_t len);
+    bool (*translated_atomic)(void *opaque, uint64_t addr, QrnicAtomic *op);
 
     /*
      * Access device memory, always within config.device_memory bytes. Used only

@@ -10,6 +10,8 @@
 
 #define GARBAGE 0xdb
 
+bool pager_processes;
+
 QrnicEngine *engine_of(const Region *r)
 {
     return r->node->engine;
@@ -55,6 +57,9 @@ void page_bring(Region *r, unsigned page, bool write)
     }
     r->present[page] = true;
     r->writable[page] |= write;
+    if (r->pasid) {
+        return;
+    }
     stq_le_p(entry_of(r, page), (r->memory + page * PAGE) | QRNIC_PAGE_PRESENT |
              (r->writable[page] ? QRNIC_PAGE_WRITABLE : 0));
 }
@@ -65,12 +70,19 @@ void page_take_away(Region *r, unsigned page, unsigned count)
         .start = r->start + page * PAGE, .length = count * PAGE,
     };
 
-    for (unsigned i = page; i < page + count; i++) {
+    for (unsigned i = page; i < page + count && !r->pasid; i++) {
         stq_le_p(entry_of(r, i), 0);
     }
-    g_assert_cmpint(qrnic_mkey_invalidate_pages(engine_of(r), r->key >> 8,
-                                                &range).status, ==,
-                    QRNIC_ST_OK);
+    if (r->pasid) {
+        uint64_t first = r->address + page * PAGE;
+
+        qrnic_engine_invalidate(engine_of(r), r->pasid, first,
+                                first + (count * PAGE - 1));
+    } else {
+        g_assert_cmpint(qrnic_mkey_invalidate_pages(engine_of(r), r->key >> 8,
+                                                    &range).status, ==,
+                        QRNIC_ST_OK);
+    }
     for (unsigned i = page; i < page + count; i++) {
         if (r->present[i]) {
             memcpy(r->elsewhere + i * PAGE, memory_of(r, i), PAGE);
@@ -78,6 +90,26 @@ void page_take_away(Region *r, unsigned page, unsigned count)
         memset(memory_of(r, i), GARBAGE, PAGE);
         r->present[i] = r->writable[i] = false;
     }
+}
+
+/* The page table of the region's process */
+static QrnicTranslate translate(SimNode *n, uint32_t pasid, uint64_t addr,
+                                bool write, QrnicTranslated *result)
+{
+    const Region *r = n->translate_opaque;
+    uint64_t page = (addr - r->address) / PAGE;
+
+    if (pasid != r->pasid) {
+        return QRNIC_TRANSLATE_FAILED;
+    }
+    if (page >= PAGES || !r->present[page]) {
+        return QRNIC_TRANSLATE_ABSENT;
+    }
+    *result = (QrnicTranslated) {
+        .address = r->memory + page * PAGE, .page_shift = 12,
+        .writable = r->writable[page],
+    };
+    return QRNIC_TRANSLATE_OK;
 }
 
 const uint8_t *content_of(Region *r)
@@ -88,6 +120,14 @@ const uint8_t *content_of(Region *r)
 
 QrnicMkeyCtx region_ctx(const Region *r)
 {
+    if (r->pasid) {
+        return (QrnicMkeyCtx) {
+            .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_PASID,
+            .access = ACCESS_ALL | QRNIC_ACCESS_MW_BIND, .variant = 3,
+            .pd = r->node->pd, .start = r->start, .length = BYTES,
+            .table.root = r->address, .pasid = r->pasid,
+        };
+    }
     return (QrnicMkeyCtx) {
         .type = QRNIC_MKEY_MR, .flags = QRNIC_MKEYF_ON_DEMAND,
         .access = ACCESS_ALL | QRNIC_ACCESS_MW_BIND, .variant = 3,
@@ -104,6 +144,12 @@ static Region *region_new(Sim *s, SimNode *n, unsigned levels)
     r->node = n;
     r->levels = levels;
     r->start = 0x7f0000000000;
+    if (pager_processes) {
+        r->pasid = 7 + n->id;
+        r->address = 0x550000000000;
+        n->translate = translate;
+        n->translate_opaque = r;
+    }
     r->memory = sim_alloc(n, BYTES);
     for (unsigned i = 0; i < LISTS; i++) {
         r->list[i] = sim_alloc(n, PAGE);
@@ -156,6 +202,17 @@ bool fault_next(Pager *w, unsigned id, uint32_t *number)
     return true;
 }
 
+uint64_t fault_address(const Region *r, uint64_t offset)
+{
+    return (r->pasid ? r->address : r->start) + offset;
+}
+
+uint32_t fault_flags(const Region *r, bool write)
+{
+    return (write ? QRNIC_PAGE_FAULT_WRITE : 0) |
+           (r->pasid ? QRNIC_PAGE_FAULT_PASID : 0);
+}
+
 int fault_resume(QrnicEngine *e, uint32_t number, uint32_t sequence)
 {
     QrnicFaultAnswer in = { sequence };
@@ -175,16 +232,19 @@ bool fault_answer(Pager *w, unsigned id, uint32_t number)
         return false;
     }
     write = f.flags & QRNIC_PAGE_FAULT_WRITE;
+    g_assert_cmphex(f.flags, ==, fault_flags(r, write));
+    g_assert_cmpuint(f.pasid, ==, r->pasid);
     g_assert_cmphex(f.key, ==, r->key >> 8);
-    g_assert_cmphex(f.address, >=, r->start);
+    f.address -= fault_address(r, 0);
+    g_assert_cmphex(f.address, <, BYTES);
     g_assert_cmpuint(f.length, >, 0);
     if (r->gone || (write && r->read_only)) {
         qrnic_page_fault_refuse(e, number,
                                 &(QrnicFaultAnswer) { f.sequence });
         return true;
     }
-    first = (f.address - r->start) / PAGE;
-    last = MIN((f.address - r->start + f.length - 1) / PAGE, PAGES - 1);
+    first = f.address / PAGE;
+    last = MIN((f.address + f.length - 1) / PAGE, PAGES - 1);
     for (uint64_t i = first; i <= last; i++) {
         page_bring(r, i, write);
     }

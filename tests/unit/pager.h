@@ -22,6 +22,9 @@
 typedef struct Region {
     SimNode *node;
     uint64_t start;             /* Address as the users of the key see it */
+    /* Region of a process, or 0: PASID, and virtual address */
+    uint32_t pasid;
+    uint64_t address;
     unsigned levels;
     uint64_t root, list[LISTS], lists;
     uint64_t memory;            /* Memory of present pages */
@@ -41,6 +44,8 @@ typedef struct Pager {
     unsigned faults[2];
 } Pager;
 
+/* Regions of the next worlds are in processes, and have no tables. */
+extern bool pager_processes;
 /* Creates the world. levels: of the tables; o: NULL, or as for sim_new(). */
 Pager *pager_new_with(uint32_t seed, unsigned levels, const SimConnect *c,
                       const SimOptions *o);
@@ -66,6 +71,10 @@ const uint8_t *content_of(Region *r);
 void page_bring(Region *r, unsigned page, bool write);
 void page_take_away(Region *r, unsigned page, unsigned count);
 
+/* Returns the address that a page fault reports for this offset. */
+uint64_t fault_address(const Region *r, uint64_t offset);
+/* Returns the flags that a page fault reports. */
+uint32_t fault_flags(const Region *r, bool write);
 /* Returns the next page fault that was reported to a node. */
 bool fault_next(Pager *w, unsigned id, uint32_t *number);
 /* Returns false if the page fault is not outstanding. */

@@ -94,6 +94,45 @@ static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
     return in_memory(n, addr, 8) && apply(n->memory + addr, op);
 }
 
+/*
+ * Added to translated addresses, so that a test detects an access of the wrong
+ * kind: such an address lies outside of the memory.
+ */
+#define TRANSLATED (1ull << 62)
+
+static QrnicTranslate env_translate(void *opaque, uint32_t pasid,
+                                    uint64_t addr, bool write,
+                                    QrnicTranslated *result)
+{
+    SimNode *n = opaque;
+    QrnicTranslate done;
+
+    n->accesses++;
+    if (!n->translate) {
+        return QRNIC_TRANSLATE_FAILED;
+    }
+    done = n->translate(n, pasid, addr, write, result);
+    result->address += TRANSLATED;
+    return done;
+}
+
+static bool env_translated_read(void *opaque, uint64_t addr, void *buf,
+                                size_t len)
+{
+    return env_dma_read(opaque, addr - TRANSLATED, buf, len);
+}
+
+static bool env_translated_write(void *opaque, uint64_t addr, const void *buf,
+                                 size_t len)
+{
+    return env_dma_write(opaque, addr - TRANSLATED, buf, len);
+}
+
+static bool env_translated_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
+{
+    return env_dma_atomic(opaque, addr - TRANSLATED, op);
+}
+
 static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)
 {
     SimNode *n = opaque;
@@ -473,6 +512,9 @@ QrnicEnv sim_env(SimNode *n)
     return (QrnicEnv) {
         .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
         .dma_atomic = env_dma_atomic, .dm_atomic = env_dm_atomic,
+        .translate = env_translate, .translated_read = env_translated_read,
+        .translated_write = env_translated_write,
+        .translated_atomic = env_translated_atomic,
         .dm_read = env_dm_read, .dm_write = env_dm_write,
         .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
         .timer_arm = env_timer_arm, .kick = env_kick,

@@ -133,6 +133,7 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
                         QRNIC_CAP_ADAPTIVE_ROUTING |
                         QRNIC_CAP_SHARED_CONNECTION |
                         QRNIC_CAP_CONGESTION_CONTROL | QRNIC_CAP_EVENT_INDEX |
+                        QRNIC_CAP_SHARED_VIRTUAL |
                         (o->atomic_hca ? 0 : QRNIC_CAP_ATOMIC_GLOB),
         .max_qp = o->max_qp ? o->max_qp : 256,
         .max_cq = o->max_cq ? o->max_cq : 256,
@@ -144,6 +145,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .db_pages = o->db_pages ? o->db_pages : 8,
         .doorbell_fifo = o->doorbell_fifo ? o->doorbell_fifo : 128,
         .doorbell_hold = o->doorbell_hold,
+        .translation_cache = o->no_translation_cache ? 0 :
+                             o->translation_cache ? o->translation_cache : 64,
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
         .device_memory = o->device_memory ? o->device_memory :

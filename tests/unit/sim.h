@@ -53,6 +53,13 @@ struct SimNode {
     uint8_t *device_memory;
     uint64_t device_memory_size;
     uint64_t broken_from, broken_to;    /* Range in which DMA fails */
+    /*
+     * The page tables of processes, or NULL; address of the result: in memory.
+     * Opaque is for the owner of the function.
+     */
+    QrnicTranslate (*translate)(SimNode *n, uint32_t pasid, uint64_t addr,
+                                bool write, QrnicTranslated *result);
+    void *translate_opaque;
     /* Called behind each read of the device, as a racing CPU; or NULL */
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
     /* Called behind each write of the device; or NULL */
@@ -194,6 +201,8 @@ typedef struct SimOptions {
     uint32_t max_qp, max_cq, max_srq, max_mkey, max_flow;
     uint32_t vectors, db_pages; /* 0: 4, 8 */
     uint64_t device_memory;     /* Bytes; 0: 16 pages */
+    uint32_t translation_cache; /* Entries; 0: 64 */
+    bool no_translation_cache;
     /*
      * Context cache of both nodes, or of node 0 only. Entries 0: no cache;
      * bare: no context memory.

@@ -22,7 +22,7 @@
 #define MKEY_BYTES 256
 #define EQ_BYTES 256            /* Without its entries */
 #define EQ_ENTRY_BYTES 4
-#define COUNTER_SET_BYTES 1536
+#define COUNTER_SET_BYTES 1792
 #define DB_PAGE_BYTES 512
 #define FLOW_BYTES 256
 #define RSS_BYTES 640

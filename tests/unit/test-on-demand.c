@@ -87,8 +87,8 @@ static void test_read_only(void)
     g_assert_cmphex(number, ==, w->qp[1]->number << 1 | 1);
     g_assert_cmpint(qrnic_page_fault_query(engine_of(w->region[1]), number,
                                            &f).status, ==, QRNIC_ST_OK);
-    g_assert_cmphex(f.flags, ==, QRNIC_PAGE_FAULT_WRITE);
-    g_assert_cmphex(f.address, ==, w->region[1]->start);
+    g_assert_cmphex(f.flags, ==, fault_flags(w->region[1], true));
+    g_assert_cmphex(f.address, ==, fault_address(w->region[1], 0));
     g_assert_cmpuint(f.length, ==, 100);
     g_assert_true(fault_answer(w, 1, number));
     pager_run(w, NULL);
@@ -144,7 +144,8 @@ static void test_response_waits_for_context(void)
         }
         g_assert_cmpint(qrnic_page_fault_query(n->engine, number, &f).status,
                         ==, QRNIC_ST_OK);
-        g_assert_cmphex(f.address, ==, w->region[0]->start + 2 * PAGE);
+        g_assert_cmphex(f.address, ==,
+                        fault_address(w->region[0], 2 * PAGE));
         if (refuse) {
             qrnic_page_fault_refuse(n->engine, number,
                                     &(QrnicFaultAnswer) { f.sequence });
@@ -824,6 +825,33 @@ static void test_random(void)
     }
 }
 
+/*
+ * Runs a test with regions of processes in place of regions with tables. The
+ * results are the same.
+ */
+#define IN_PROCESS(test) \
+    static void test##_in_process(void) \
+    { \
+        pager_processes = true; \
+        test(); \
+        pager_processes = false; \
+    }
+
+IN_PROCESS(test_first_touch)
+IN_PROCESS(test_read_only)
+IN_PROCESS(test_prefetch)
+IN_PROCESS(test_refused)
+IN_PROCESS(test_pieces)
+IN_PROCESS(test_finite_retries)
+IN_PROCESS(test_patience)
+IN_PROCESS(test_late_responses)
+IN_PROCESS(test_eq_gone)
+IN_PROCESS(test_nobody)
+IN_PROCESS(test_response_waits_for_context)
+IN_PROCESS(test_full_eq)
+IN_PROCESS(test_unreliable)
+IN_PROCESS(test_random)
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -847,5 +875,22 @@ int main(int argc, char **argv)
     g_test_add_func("/on-demand/full-eq", test_full_eq);
     g_test_add_func("/on-demand/unreliable", test_unreliable);
     g_test_add_func("/on-demand/random", test_random);
+    g_test_add_func("/shared-virtual/first-touch", test_first_touch_in_process);
+    g_test_add_func("/shared-virtual/read-only", test_read_only_in_process);
+    g_test_add_func("/shared-virtual/prefetch", test_prefetch_in_process);
+    g_test_add_func("/shared-virtual/refused", test_refused_in_process);
+    g_test_add_func("/shared-virtual/pieces", test_pieces_in_process);
+    g_test_add_func("/shared-virtual/finite-retries",
+                    test_finite_retries_in_process);
+    g_test_add_func("/shared-virtual/patience", test_patience_in_process);
+    g_test_add_func("/shared-virtual/late-responses",
+                    test_late_responses_in_process);
+    g_test_add_func("/shared-virtual/eq-gone", test_eq_gone_in_process);
+    g_test_add_func("/shared-virtual/nobody", test_nobody_in_process);
+    g_test_add_func("/shared-virtual/response-waits-for-context",
+                    test_response_waits_for_context_in_process);
+    g_test_add_func("/shared-virtual/full-eq", test_full_eq_in_process);
+    g_test_add_func("/shared-virtual/unreliable", test_unreliable_in_process);
+    g_test_add_func("/shared-virtual/random", test_random_in_process);
     return g_test_run();
 }

@@ -13,7 +13,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/memory/memory.h"
+#include "engine/memory/shared_virtual.h"
 
 static enum qrnic_syndrome key_check(const QrnicMkey *k, uint32_t key,
                                      uint32_t pd, uint32_t qpn, uint64_t addr,
@@ -208,6 +208,15 @@ static enum qrnic_syndrome note_fault(const Place *at, bool write,
             },
             .room = at->room,
         };
+        /*
+         * A pager of processes needs no key, because a process may create the
+         * key without the pager.
+         */
+        if (at->k->backing == QRNIC_BACKING_PROCESS) {
+            fault->at.flags |= QRNIC_PAGE_FAULT_PASID;
+            fault->at.pasid = at->k->ctx.pasid;
+            fault->at.address = qrnic_process_address(at->k, at->addr);
+        }
     }
     return result;
 }
@@ -222,15 +231,19 @@ static enum qrnic_syndrome place_read(QrnicEngine *e, const Place *at,
 {
     QrnicMkey *k = at->k;
 
-    switch (k->ctx.type) {
-    case QRNIC_MKEY_NULL_MR:
+    switch (k->backing) {
+    case QRNIC_BACKING_NULL:
         memset(buf, 0, at->length);
         return QRNIC_SYN_NONE;
-    case QRNIC_MKEY_DMA:
+    case QRNIC_BACKING_BUS:
         return dma_result(qrnic_dma_read(e, at->addr, buf, at->length));
-    case QRNIC_MKEY_DM:
+    case QRNIC_BACKING_DM:
         qrnic_dm_read(e, k, at->addr, buf, at->length);
         return QRNIC_SYN_NONE;
+    case QRNIC_BACKING_PROCESS:
+        return note_fault(at, false,
+                          qrnic_process_read(e, k, at->addr, buf, at->length),
+                          fault);
     default:
         return note_fault(at, false,
                           qrnic_pages_read(e, &k->pages,
@@ -244,14 +257,18 @@ static enum qrnic_syndrome place_write(QrnicEngine *e, const Place *at,
 {
     QrnicMkey *k = at->k;
 
-    switch (k->ctx.type) {
-    case QRNIC_MKEY_NULL_MR:
+    switch (k->backing) {
+    case QRNIC_BACKING_NULL:
         return QRNIC_SYN_NONE;
-    case QRNIC_MKEY_DMA:
+    case QRNIC_BACKING_BUS:
         return dma_result(qrnic_dma_write(e, at->addr, buf, at->length));
-    case QRNIC_MKEY_DM:
+    case QRNIC_BACKING_DM:
         qrnic_dm_write(e, k, at->addr, buf, at->length);
         return QRNIC_SYN_NONE;
+    case QRNIC_BACKING_PROCESS:
+        return note_fault(at, true,
+                          qrnic_process_write(e, k, at->addr, buf, at->length),
+                          fault);
     default:
         return note_fault(at, true,
                           qrnic_pages_write(e, &k->pages,
@@ -292,9 +309,23 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
     return why;
 }
 
+/* Checks the pages of a place in the memory of a process. */
+static enum qrnic_syndrome process_probe(QrnicEngine *e, const Place *at,
+                                         bool write)
+{
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
+    uint64_t found, contiguous = 0;
+
+    for (uint64_t done = 0; !why && done < at->length; done += contiguous) {
+        why = qrnic_process_translate(e, at->k, at->addr + done, write, &found,
+                                      &contiguous);
+    }
+    return why;
+}
+
 /*
  * Checks that all pages of the place are present. Only keys with paging on
- * demand can have absent pages.
+ * demand, or of a process, can have absent pages.
  */
 static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
                                        bool write, QrnicFault *fault)
@@ -303,6 +334,9 @@ static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
     uint64_t found, contiguous = 0;
 
+    if (at->k->backing == QRNIC_BACKING_PROCESS) {
+        return note_fault(at, write, process_probe(e, at, write), fault);
+    }
     for (uint64_t done = 0; pages->on_demand && !why && done < at->length;
          done += contiguous) {
         why = qrnic_pages_translate(e, pages,
@@ -337,33 +371,39 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
                                           QrnicFault *fault)
 {
     uint64_t addr = at->addr, contiguous;
+    bool (*execute)(void *, uint64_t, QrnicAtomic *) = e->env.dma_atomic;
     QrnicMkey *k = at->k;
-    enum qrnic_syndrome why;
+    enum qrnic_syndrome why = QRNIC_SYN_NONE;
 
     *done = false;
     if (!(e->config.capabilities & QRNIC_CAP_ATOMIC_GLOB)) {
         return QRNIC_SYN_NONE;
     }
-    switch (k->ctx.type) {
-    case QRNIC_MKEY_NULL_MR:
+    switch (k->backing) {
+    case QRNIC_BACKING_NULL:
         return QRNIC_SYN_NONE;
-    case QRNIC_MKEY_DM:
+    case QRNIC_BACKING_DM:
         *done = qrnic_dm_atomic(e, k, addr, op);
         return QRNIC_SYN_NONE;
-    case QRNIC_MKEY_DMA:
+    case QRNIC_BACKING_BUS:
+        break;
+    case QRNIC_BACKING_PROCESS:
+        execute = e->env.translated_atomic;
+        why = qrnic_process_translate(e, k, at->addr, true, &addr,
+                                      &contiguous);
         break;
     default:
         why = qrnic_pages_translate(e, &k->pages, at->addr - k->ctx.start,
                                     true, &addr, &contiguous);
-        if (why) {
-            return note_fault(at, true, why, fault);
-        }
+    }
+    if (why) {
+        return note_fault(at, true, why, fault);
     }
     /*
      * A piece may begin at any address, so the address may not be a multiple of
      * 8. If it is, all 8 bytes are in one page and need only one translation.
      */
-    if (addr % 8 || !e->env.dma_atomic(e->env.opaque, addr, op)) {
+    if (addr % 8 || !execute(e->env.opaque, addr, op)) {
         return QRNIC_SYN_NONE;
     }
     qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);

@@ -8,7 +8,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "engine/memory/memory.h"
+#include "engine/memory/shared_virtual.h"
 
 static void tables_init(QrnicEngine *e)
 {
@@ -24,12 +24,14 @@ static void tables_cleanup(QrnicEngine *e)
     qrnic_dm_cleanup(e);
     qrnic_table_free_objects(&e->memory->pds);
     qrnic_page_lists_drop(e);
+    qrnic_atc_drop(e);
 }
 
 static void memory_init(QrnicEngine *e)
 {
     e->memory = g_new0(QrnicMemory, 1);
     e->memory->page_lists = g_new0(QrnicPageList, QRNIC_PAGE_LIST_CACHE);
+    qrnic_atc_init(e);
     tables_init(e);
 }
 
@@ -43,6 +45,7 @@ static void memory_reset(QrnicEngine *e)
 static void memory_cleanup(QrnicEngine *e)
 {
     tables_cleanup(e);
+    qrnic_atc_cleanup(e);
     g_free(e->memory->page_lists);
     g_free(e->memory);
 }

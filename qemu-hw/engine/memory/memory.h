@@ -50,6 +50,35 @@ bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len);
 bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
                      size_t len);
 
+/**
+ * qrnic_translated_read:
+ * @e: the engine
+ * @addr: translated address
+ * @buf: receives the data; zeros if the DMA fails
+ * @len: number of bytes; 0 is allowed
+ *
+ * Works like qrnic_dma_read() at an address that the IOMMU does not translate
+ * again.
+ *
+ * Returns: true, or false if the DMA failed
+ */
+bool qrnic_translated_read(QrnicEngine *e, uint64_t addr, void *buf,
+                           size_t len);
+/**
+ * qrnic_translated_write:
+ * @e: the engine
+ * @addr: translated address
+ * @buf: the data
+ * @len: number of bytes; 0 is allowed
+ *
+ * Works like qrnic_dma_write() at an address that the IOMMU does not translate
+ * again.
+ *
+ * Returns: true, or false if the DMA failed; a part may have been written
+ */
+bool qrnic_translated_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                            size_t len);
+
 /*
  * Translation table in guest memory, read by DMA. All tables share one cache of
  * page lists, so that a guest cannot use unlimited memory of the host.
@@ -193,8 +222,19 @@ typedef struct QrnicKeyUser {
  * use it, unless all do.
  */
 typedef struct QrnicPieces QrnicPieces;
+
+/* Location of the memory of a key that is neither a window nor indirect */
+typedef enum QrnicBacking {
+    QRNIC_BACKING_TABLE,        /* pages of a translation table */
+    QRNIC_BACKING_BUS,          /* bus addresses */
+    QRNIC_BACKING_DM,           /* device memory */
+    QRNIC_BACKING_NULL,         /* no memory */
+    QRNIC_BACKING_PROCESS,      /* virtual addresses of a process */
+} QrnicBacking;
+
 typedef struct QrnicMkey {
     uint32_t index;
+    QrnicBacking backing;
     /* present values; a window and a fast registration key change them */
     QrnicMkeyCtx ctx;
     QrnicPages pages;
@@ -594,8 +634,10 @@ enum qrnic_syndrome qrnic_indirect_register(QrnicEngine *e,
 uint32_t qrnic_piece_find(const QrnicMkey *k, uint64_t *addr,
                           uint64_t *length);
 
+typedef struct QrnicAtc QrnicAtc;
 typedef struct QrnicMemory {
     QrnicTable pds, mkeys, dms;
+    QrnicAtc *atc;              /* NULL without CAP_SHARED_VIRTUAL */
     uint32_t pieces_reserved;   /* at most QRNIC_MAX_ALL_PIECES */
     unsigned long *dm_pages;    /* bitmap of allocated pages */
     uint64_t dm_clear, dm_clear_end;    /* range of pages to be cleared */

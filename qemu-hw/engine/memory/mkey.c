@@ -14,7 +14,7 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/memory/memory.h"
+#include "engine/memory/shared_virtual.h"
 
 static bool is_region(uint8_t type)
 {
@@ -41,12 +41,19 @@ static QrnicResult cpu_address_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 
 static QrnicResult flags_check(QrnicEngine *e, const QrnicMkeyCtx *in)
 {
-    if (in->flags && !(e->config.capabilities & QRNIC_CAP_ON_DEMAND)) {
+    const bool pasid = in->flags & QRNIC_MKEYF_PASID;
+
+    if ((in->flags && !(e->config.capabilities & QRNIC_CAP_ON_DEMAND)) ||
+        (pasid && !(e->config.capabilities & QRNIC_CAP_SHARED_VIRTUAL))) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
                             QRNIC_MKEY_CTX_FLAGS_OFFSET);
     }
-    if (in->flags && in->type != QRNIC_MKEY_MR) {
+    if ((in->flags && in->type != QRNIC_MKEY_MR) ||
+        (pasid && in->flags & QRNIC_MKEYF_ON_DEMAND)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_FLAGS_OFFSET);
+    }
+    if (!pasid && in->pasid) {
+        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_PASID_OFFSET);
     }
     return qrnic_ok(0);
 }
@@ -85,9 +92,15 @@ static QrnicResult region_check(QrnicEngine *e, const QrnicMkeyCtx *in,
     uint64_t addr, contiguous;
     uint32_t bad_offset;
 
+    if (in->flags & QRNIC_MKEYF_PASID) {
+        most = QRNIC_MAX_PROCESS_SIZE;
+    }
     if (in->length > most ||
         (in->length && in->start + (in->length - 1) < in->start)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
+    }
+    if (in->flags & QRNIC_MKEYF_PASID) {
+        return qrnic_process_check(e, in);
     }
     if (!qrnic_pages_init(e, pages, &in->table, in->length, on_demand,
                           &bad_offset)) {
@@ -196,10 +209,26 @@ static void pd_users_add(QrnicEngine *e, uint32_t pd, int n)
     qrnic_pd_get(e, pd)->users += n;
 }
 
+static QrnicBacking backing_of(const QrnicMkeyCtx *ctx)
+{
+    switch (ctx->type) {
+    case QRNIC_MKEY_DMA:
+        return QRNIC_BACKING_BUS;
+    case QRNIC_MKEY_DM:
+        return QRNIC_BACKING_DM;
+    case QRNIC_MKEY_NULL_MR:
+        return QRNIC_BACKING_NULL;
+    default:
+        return ctx->flags & QRNIC_MKEYF_PASID ? QRNIC_BACKING_PROCESS :
+                                                QRNIC_BACKING_TABLE;
+    }
+}
+
 static void mkey_fill(QrnicMkey *k, const QrnicMkeyCtx *in,
                       const QrnicPages *pages)
 {
     k->ctx = *in;
+    k->backing = backing_of(in);
     k->pages = *pages;
     k->valid = is_region(in->type) || in->type == QRNIC_MKEY_NULL_MR ||
                in->type == QRNIC_MKEY_DM;

@@ -19,7 +19,10 @@
 #include "trace.h"
 #include "engine/memory/memory.h"
 
-bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len)
+/* Reads by an operation of the environment; see qrnic_dma_read(). */
+static inline bool read_by(QrnicEngine *e,
+                           bool (*op)(void *, uint64_t, void *, size_t),
+                           uint64_t addr, void *buf, size_t len)
 {
     if (!len) {
         return true;
@@ -27,7 +30,7 @@ bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len)
     qrnic_add(e, QRNIC_COUNTER_DMA_READS, 1);
     qrnic_add(e, QRNIC_COUNTER_DMA_READ_BYTES, len);
     trace_qrnic_dma_read(e->config.name, addr, len);
-    if (e->env.dma_read(e->env.opaque, addr, buf, len)) {
+    if (op(e->env.opaque, addr, buf, len)) {
         return true;
     }
     memset(buf, 0, len);
@@ -37,8 +40,10 @@ bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len)
     return false;
 }
 
-bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
-                     size_t len)
+/* Writes by an operation of the environment; see qrnic_dma_write(). */
+static inline bool write_by(QrnicEngine *e,
+                            bool (*op)(void *, uint64_t, const void *, size_t),
+                            uint64_t addr, const void *buf, size_t len)
 {
     if (!len) {
         return true;
@@ -46,13 +51,36 @@ bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
     qrnic_add(e, QRNIC_COUNTER_DMA_WRITES, 1);
     qrnic_add(e, QRNIC_COUNTER_DMA_WRITE_BYTES, len);
     trace_qrnic_dma_write(e->config.name, addr, len);
-    if (e->env.dma_write(e->env.opaque, addr, buf, len)) {
+    if (op(e->env.opaque, addr, buf, len)) {
         return true;
     }
     qrnic_add(e, QRNIC_COUNTER_DMA_ERRORS, 1);
     qrnic_guest_error(e, QRNIC_GE_DMA_FAILED, "DMA", 0,
                       "write of %zu bytes at 0x%" PRIx64, len, addr);
     return false;
+}
+
+bool qrnic_dma_read(QrnicEngine *e, uint64_t addr, void *buf, size_t len)
+{
+    return read_by(e, e->env.dma_read, addr, buf, len);
+}
+
+bool qrnic_dma_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                     size_t len)
+{
+    return write_by(e, e->env.dma_write, addr, buf, len);
+}
+
+bool qrnic_translated_read(QrnicEngine *e, uint64_t addr, void *buf,
+                           size_t len)
+{
+    return read_by(e, e->env.translated_read, addr, buf, len);
+}
+
+bool qrnic_translated_write(QrnicEngine *e, uint64_t addr, const void *buf,
+                            size_t len)
+{
+    return write_by(e, e->env.translated_write, addr, buf, len);
 }
 
 bool qrnic_pages_init(QrnicEngine *e, QrnicPages *p,

@@ -70,6 +70,9 @@ QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env)
 
     e->config = *config;
     e->env = *env;
+    if (!env->translate || !(config->capabilities & QRNIC_CAP_ON_DEMAND)) {
+        e->config.capabilities &= ~QRNIC_CAP_SHARED_VIRTUAL;
+    }
     e->rounds = rounds_new();
     for (unsigned i = 0; i < FLOORS; i++) {
         floors[i]->init(e);
