@@ -188,6 +188,7 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_FREE_DB_PAGE = 0x11,
 	QRNIC_CMD_ALLOC_PD = 0x12,
 	QRNIC_CMD_FREE_PD = 0x13,
+	QRNIC_CMD_SET_PASID = 0x14,
 	QRNIC_CMD_CREATE_EQ = 0x20,
 	QRNIC_CMD_DESTROY_EQ = 0x21,
 	QRNIC_CMD_QUERY_EQ = 0x22,
@@ -1254,6 +1255,7 @@ enum qrnic_counter {
 	X(FREE_DB_PAGE) \
 	X(ALLOC_PD) \
 	X(FREE_PD) \
+	X(SET_PASID) \
 	X(CREATE_EQ) \
 	X(DESTROY_EQ) \
 	X(QUERY_EQ) \
@@ -2382,6 +2384,23 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, pasid) ==
 		QRNIC_MKEY_CTX_PASID_OFFSET, "mkey_ctx.pasid");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_mkey_ctx, rsvd1) ==
 		QRNIC_MKEY_CTX_RSVD1_OFFSET, "mkey_ctx.rsvd1");
+
+/* Input of SET_PASID */
+struct qrnic_pasid_ctx {
+	__le32 pasid;
+	__le32 rsvd0;
+};
+
+#define QRNIC_PASID_CTX_BYTES 8u
+#define QRNIC_PASID_CTX_PASID_OFFSET 0u
+#define QRNIC_PASID_CTX_RSVD0_OFFSET 4u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_pasid_ctx) == QRNIC_PASID_CTX_BYTES,
+		"size of pasid_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_pasid_ctx, pasid) ==
+		QRNIC_PASID_CTX_PASID_OFFSET, "pasid_ctx.pasid");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_pasid_ctx, rsvd0) ==
+		QRNIC_PASID_CTX_RSVD0_OFFSET, "pasid_ctx.rsvd0");
 
 /* Input of INVALIDATE_PAGES */
 struct qrnic_page_range {

@@ -322,6 +322,8 @@ QrnicResult qrnic_congestion_set(QrnicEngine *e, const QrnicCongestionCtx *in);
 QrnicResult qrnic_congestion_query(QrnicEngine *e, QrnicCongestionCtx *out);
 QrnicResult qrnic_db_page_alloc(QrnicEngine *e);
 QrnicResult qrnic_db_page_free(QrnicEngine *e, uint32_t page);
+QrnicResult qrnic_db_page_set_pasid(QrnicEngine *e, uint32_t page,
+                                    const QrnicPasidCtx *in);
 QrnicResult qrnic_pd_alloc(QrnicEngine *e);
 QrnicResult qrnic_pd_free(QrnicEngine *e, uint32_t pdn);
 QrnicResult qrnic_eq_create(QrnicEngine *e, const QrnicEqCtx *in);

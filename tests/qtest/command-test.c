@@ -31,6 +31,7 @@ static const CommandInfo commands[] = {
     { QRNIC_CMD_FREE_DB_PAGE, 0, 0, true },
     { QRNIC_CMD_ALLOC_PD },
     { QRNIC_CMD_FREE_PD, 0, 0, true },
+    { QRNIC_CMD_SET_PASID, 8, 0, true },
     { QRNIC_CMD_CREATE_EQ, 64, 0 },
     { QRNIC_CMD_DESTROY_EQ, 0, 0, true },
     { QRNIC_CMD_QUERY_EQ, 0, 64, true },

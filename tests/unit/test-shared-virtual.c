@@ -2,8 +2,9 @@
  * Shared virtual addressing: the address translation cache, invalidations, and
  * keys of processes
  *
- * test-on-demand.c has the tests of absent pages. The page table of a process
- * is that of the pager, unless a test replaces it.
+ * test-on-demand.c has the tests of absent pages, and test-registration.c those
+ * of keys that a process registers. The page table of a process is that of the
+ * pager, unless a test replaces it.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -643,6 +644,19 @@ static void test_commands(void)
     ctx.table.root--;
     create(n, &ctx, QRNIC_ST_OK, 0);
     ctx.start = ctx.table.root = 0;
+    ctx.access = 0;
+    ctx.type = QRNIC_MKEY_FAST_REG;
+    create(n, &ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_PASID_OFFSET);
+    ctx.pasid = 0;
+    ctx.length = QRNIC_MAX_PROCESS_SIZE + 1;
+    create(n, &ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
+    ctx.length--;
+    create(n, &ctx, QRNIC_ST_OK, 0);
+    ctx.flags = QRNIC_MKEYF_ON_DEMAND;
+    create(n, &ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_FLAGS_OFFSET);
+    ctx.flags = QRNIC_MKEYF_PASID;
+    ctx.type = QRNIC_MKEY_MR;
+    ctx.pasid = 1;
     ctx.length = QRNIC_MAX_PROCESS_SIZE + 1;
     create(n, &ctx, QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
     ctx.length--;
@@ -672,6 +686,9 @@ static void test_not_supported(void)
                         QRNIC_ST_OK);
         g_assert_cmphex(attr.capabilities & QRNIC_CAP_SHARED_VIRTUAL, ==, 0);
         create(n, &ctx, QRNIC_ST_NOT_SUPPORTED, QRNIC_MKEY_CTX_FLAGS_OFFSET);
+        g_assert_cmpint(qrnic_db_page_set_pasid(
+                            n->engine, 0, &(QrnicPasidCtx) { 1 }).status, ==,
+                        QRNIC_ST_NOT_SUPPORTED);
         qrnic_engine_invalidate(n->engine, 1, 0, UINT64_MAX);
         g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_ATC_INVALIDATIONS_PASID),
                          ==, 0);

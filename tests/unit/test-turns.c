@@ -263,6 +263,7 @@ static QrnicResult command(World *w, enum qrnic_cmd_opcode opcode)
 {
     QrnicDmCtx dm = { .length = DEVICE_MEMORY };
     const QrnicSrqLimit limit = { .limit = 1 };
+    const QrnicPasidCtx pasid = { .pasid = 1 };
     const QrnicCqModeration moderation = { .count = 2, .period = 100 };
     const QrnicCounterBind bind = { .counter_set = w->number };
     const QrnicRxFilter filter = { 0 };
@@ -305,6 +306,9 @@ static QrnicResult command(World *w, enum qrnic_cmd_opcode opcode)
         return qrnic_pd_alloc(w->e);
     case QRNIC_CMD_FREE_PD:
         return qrnic_pd_free(w->e, w->number);
+    case QRNIC_CMD_SET_PASID:
+        w->number = qrnic_db_page_alloc(w->e).value;
+        return qrnic_db_page_set_pasid(w->e, w->number, &pasid);
     case QRNIC_CMD_CREATE_EQ:
         return create_eq(w);
     case QRNIC_CMD_DESTROY_EQ:

@@ -209,10 +209,19 @@ typedef struct QrnicDm {
     QrnicDmCtx ctx;
 } QrnicDm;
 
+/* Process that owns a doorbell page, and the only process of its WQEs */
+typedef struct QrnicProcess {
+    uint32_t pasid;             /* 0: none */
+    /* valid keys that a WQE registered for this process */
+    uint32_t keys;
+} QrnicProcess;
+
 /* User of keys: the part of a queue pair that this layer needs */
 typedef struct QrnicKeyUser {
     uint32_t number;
     uint32_t pd;
+    /* owner of the doorbell page, or NULL for the page of the kernel */
+    QrnicProcess *process;
     /* number of windows of type 2 bound by the user */
     uint32_t windows;
 } QrnicKeyUser;
@@ -248,6 +257,8 @@ typedef struct QrnicMkey {
     /* key of device memory: the range that contains it */
     QrnicDm *dm;
     QrnicPieces *pieces;        /* valid indirect key: its pieces */
+    /* valid fast registration key with MKEYF_PASID: owner of the addresses */
+    QrnicProcess *process;
 } QrnicMkey;
 
 #define QRNIC_REMOTE_RIGHTS (QRNIC_ACCESS_REMOTE_WRITE | \
@@ -512,12 +523,24 @@ void qrnic_dm_process(QrnicEngine *e);
 enum qrnic_syndrome qrnic_window_bind(QrnicEngine *e, QrnicKeyUser *user,
                                       const QrnicBindSeg *b);
 /**
+ * qrnic_key_registers:
+ * @user: the queue pair
+ *
+ * Returns: true if the queue pair may register a fast registration key. The
+ * kernel registers pages, and a process registers its own virtual addresses.
+ */
+static inline bool qrnic_key_registers(const QrnicKeyUser *user)
+{
+    return !user->process || user->process->pasid;
+}
+/**
  * qrnic_region_register:
  * @e: the engine
  * @user: the queue pair; the key must be of its PD
  * @r: segment of the WQE
  *
- * Makes a fast registration key valid.
+ * Makes a fast registration key valid. The PASID of a key with MKEYF_PASID is
+ * that of @user, because a WQE must not name the memory of another process.
  *
  * Returns: SYN_NONE, or the syndrome of a completion with MW_BIND_ERR
  */
@@ -558,6 +581,13 @@ enum qrnic_syndrome qrnic_remote_invalidate(QrnicEngine *e,
  * Unbinds a window from its region and its user.
  */
 void qrnic_window_unbind(QrnicEngine *e, QrnicMkey *k);
+/**
+ * qrnic_process_leave:
+ * @k: a key of any type that becomes invalid
+ *
+ * Separates a key from its process.
+ */
+void qrnic_process_leave(QrnicMkey *k);
 /**
  * qrnic_key_user_gone:
  * @e: the engine

@@ -48,11 +48,13 @@ static QrnicResult flags_check(QrnicEngine *e, const QrnicMkeyCtx *in)
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
                             QRNIC_MKEY_CTX_FLAGS_OFFSET);
     }
-    if ((in->flags && in->type != QRNIC_MKEY_MR) ||
+    if ((in->flags && in->type != QRNIC_MKEY_MR &&
+         !(pasid && in->type == QRNIC_MKEY_FAST_REG)) ||
         (pasid && in->flags & QRNIC_MKEYF_ON_DEMAND)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_FLAGS_OFFSET);
     }
-    if (!pasid && in->pasid) {
+    /* A WQE takes the PASID of a fast registration key from its queue pair. */
+    if ((!pasid || in->type != QRNIC_MKEY_MR) && in->pasid) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_PASID_OFFSET);
     }
     return qrnic_ok(0);
@@ -140,6 +142,8 @@ static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
         [QRNIC_MKEY_INDIRECT] = { QRNIC_CAP_INDIRECT_MKEY, 0, 0, 0 },
     };
     const KindRule *rule = &rules[in->type];
+    uint64_t max_length = in->flags & QRNIC_MKEYF_PASID ?
+                          QRNIC_MAX_PROCESS_SIZE : rule->max_length;
 
     if (rule->cap && !(e->config.capabilities & rule->cap)) {
         return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED,
@@ -151,7 +155,7 @@ static QrnicResult kind_check(QrnicEngine *e, const QrnicMkeyCtx *in)
     if (in->start) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_START_OFFSET);
     }
-    if (in->length < rule->min_length || in->length > rule->max_length) {
+    if (in->length < rule->min_length || in->length > max_length) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_LENGTH_OFFSET);
     }
     if (!table_is_zero(&in->table)) {
@@ -314,6 +318,7 @@ QrnicResult qrnic_mkey_destroy(QrnicEngine *e, uint32_t index)
     trace_qrnic_mkey_destroy(e->config.name, index);
     qrnic_table_remove(&e->memory->mkeys, index);
     qrnic_window_unbind(e, k);
+    qrnic_process_leave(k);
     pd_users_add(e, k->ctx.pd, -1);
     if (k->dm) {
         k->dm->users--;

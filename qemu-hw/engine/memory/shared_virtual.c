@@ -21,25 +21,40 @@
  */
 #define REQUESTS_MAX 8
 
-QrnicResult qrnic_process_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+bool qrnic_process_range_check(QrnicEngine *e, const QrnicTranslation *range,
+                               uint64_t length, uint32_t *bad_offset)
 {
     QrnicPages pages;
+
+    if (range->levels) {
+        *bad_offset = QRNIC_TRANSLATION_SHAPE_OFFSET;
+        return false;
+    }
+    /* The range of virtual addresses has the rules of a contiguous region. */
+    return qrnic_pages_init(e, &pages, range, length, false, bad_offset);
+}
+
+QrnicResult qrnic_process_check(QrnicEngine *e, const QrnicMkeyCtx *in)
+{
     uint32_t bad_offset;
 
     if (!in->pasid || in->pasid > QRNIC_MAX_PASID) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_PASID_OFFSET);
     }
-    if (in->table.levels) {
-        return qrnic_refuse(QRNIC_ST_BAD_PARAM, QRNIC_MKEY_CTX_TABLE_OFFSET +
-                                                QRNIC_TRANSLATION_SHAPE_OFFSET);
-    }
-    /* The range of virtual addresses has the rules of a contiguous region. */
-    if (!qrnic_pages_init(e, &pages, &in->table, in->length, false,
-                          &bad_offset)) {
+    if (!qrnic_process_range_check(e, &in->table, in->length, &bad_offset)) {
         return qrnic_refuse(QRNIC_ST_BAD_PARAM,
                             QRNIC_MKEY_CTX_TABLE_OFFSET + bad_offset);
     }
     return qrnic_ok(0);
+}
+
+void qrnic_process_leave(QrnicMkey *k)
+{
+    if (k->process) {
+        k->process->keys--;
+        k->process = NULL;
+        k->ctx.pasid = 0;
+    }
 }
 
 /* Requests a translation, and stores it in the cache. */

@@ -67,11 +67,22 @@ uint64_t qrnic_atc_invalidations(const QrnicEngine *e);
 /**
  * qrnic_process_check:
  * @e: the engine
- * @in: context of a new key with MKEYF_PASID
+ * @in: context of a new key of type MR with MKEYF_PASID
  *
  * Returns: the result of the command that creates the key
  */
 QrnicResult qrnic_process_check(QrnicEngine *e, const QrnicMkeyCtx *in);
+/**
+ * qrnic_process_range_check:
+ * @e: the engine
+ * @range: virtual addresses, in the form of a table
+ * @length: number of bytes
+ * @bad_offset: receives the offset of the invalid member of @range
+ *
+ * Returns: true if the range is valid
+ */
+bool qrnic_process_range_check(QrnicEngine *e, const QrnicTranslation *range,
+                               uint64_t length, uint32_t *bad_offset);
 /**
  * qrnic_process_address:
  * @k: a valid key with MKEYF_PASID

@@ -12,12 +12,13 @@
 
 #include "qemu/osdep.h"
 #include "trace.h"
-#include "engine/memory/memory.h"
+#include "engine/memory/shared_virtual.h"
 
 /* Restores the key to its state after creation, except for the variant. */
 static void invalidate(QrnicEngine *e, QrnicMkey *k)
 {
     qrnic_window_unbind(e, k);
+    qrnic_process_leave(k);
     g_free(k->pieces);
     k->pieces = NULL;
     k->valid = false;
@@ -140,13 +141,19 @@ enum qrnic_syndrome qrnic_window_bind(QrnicEngine *e, QrnicKeyUser *user,
 static enum qrnic_syndrome reg_check(const QrnicKeyUser *user,
                                      const QrnicMkey *k, const QrnicRegSeg *r)
 {
+    const bool by_process = user->process;
     if (!k) {
         return QRNIC_SYN_KEY_INVALID;
     }
     if (k->ctx.pd != user->pd) {
         return QRNIC_SYN_KEY_PD;
     }
-    if (k->ctx.type != QRNIC_MKEY_FAST_REG) {
+    /*
+     * The kernel names bus addresses, and a process names its own virtual
+     * addresses. Neither may name those of the other.
+     */
+    if (k->ctx.type != QRNIC_MKEY_FAST_REG ||
+        by_process != !!(k->ctx.flags & QRNIC_MKEYF_PASID)) {
         return QRNIC_SYN_KEY_TYPE;
     }
     if (k->valid) {
@@ -163,29 +170,51 @@ static enum qrnic_syndrome reg_check(const QrnicKeyUser *user,
     return QRNIC_SYN_NONE;
 }
 
+/* Checks the pages of a registration. *pages is set only on success. */
+static enum qrnic_syndrome pages_check(QrnicEngine *e, const QrnicRegSeg *r,
+                                       QrnicPages *pages)
+{
+    uint64_t addr, contiguous;
+    uint32_t bad_offset;
+    QrnicPages found;
+
+    /* A table with one level has at most FAST_REG_MAX_PAGES pages. */
+    if (r->table.levels > 1 ||
+        !qrnic_pages_init(e, &found, &r->table, r->length, false,
+                          &bad_offset)) {
+        return QRNIC_SYN_KEY_RANGE;
+    }
+    if (qrnic_pages_translate(e, &found, 0, false, &addr, &contiguous)) {
+        return QRNIC_SYN_DMA;
+    }
+    *pages = found;
+    return QRNIC_SYN_NONE;
+}
+
 enum qrnic_syndrome qrnic_region_register(QrnicEngine *e,
                                           const QrnicKeyUser *user,
                                           const QrnicRegSeg *r)
 {
     QrnicMkey *k = qrnic_mkey_get(e, r->key >> 8);
     enum qrnic_syndrome syndrome = reg_check(user, k, r);
-    uint64_t addr, contiguous;
     uint32_t bad_offset;
-    QrnicPages pages;
 
     if (syndrome) {
         return syndrome;
     }
-    /* A table with one level has at most FAST_REG_MAX_PAGES pages. */
-    if (r->table.levels > 1 ||
-        !qrnic_pages_init(e, &pages, &r->table, r->length, false,
-                          &bad_offset)) {
-        return QRNIC_SYN_KEY_RANGE;
+    if (user->process) {
+        if (!qrnic_process_range_check(e, &r->table, r->length, &bad_offset)) {
+            return QRNIC_SYN_KEY_RANGE;
+        }
+        k->process = user->process;
+        k->process->keys++;
+        k->ctx.pasid = k->process->pasid;
+    } else {
+        syndrome = pages_check(e, r, &k->pages);
+        if (syndrome) {
+            return syndrome;
+        }
     }
-    if (qrnic_pages_translate(e, &pages, 0, false, &addr, &contiguous)) {
-        return QRNIC_SYN_DMA;
-    }
-    k->pages = pages;
     k->ctx.variant = r->key & 0xff;
     k->ctx.access = r->access;
     k->ctx.start = r->start;

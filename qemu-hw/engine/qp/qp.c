@@ -403,6 +403,7 @@ QrnicResult qrnic_qp_create(QrnicEngine *e, const QrnicQpCtx *in)
     qp->rq.stream = qrnic_stream_new(&in->stream, "RQ", qp->number);
     qp->keys.number = qp->number;
     qp->keys.pd = in->pd;
+    qp->keys.process = qrnic_db_page_process(e, in->db_page);
     users_add(e, qp, 1);
     qrnic_context_init(e, qp);
     trace_qrnic_qp_create(e->config.name, qp->number, in->type, in->pd,

@@ -26,6 +26,7 @@ typedef struct QrnicDbQueue {
 
 typedef struct QrnicDbPage {
     uint32_t users;             /* queues with this page */
+    QrnicProcess process;       /* owner of the page; unused for page 0 */
     QTAILQ_HEAD(, QrnicDbQueue) queues;
     /* Doorbells of the page in the FIFO, and those among them before a loss */
     uint32_t waiting, before_loss;
@@ -47,6 +48,15 @@ typedef struct QrnicDbPage {
  * Returns: a doorbell page without queues
  */
 QrnicDbPage *qrnic_db_page_new(void);
+/**
+ * qrnic_db_page_process:
+ * @e: the engine
+ * @number: number of an allocated page
+ *
+ * Returns: the process that owns the page, or NULL for the page of the kernel.
+ * The pointer is valid while a queue or a key of the process uses the page.
+ */
+QrnicProcess *qrnic_db_page_process(QrnicEngine *e, uint32_t number);
 /**
  * qrnic_db_page_join:
  * @e: the engine

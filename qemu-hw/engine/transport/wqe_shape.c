@@ -40,11 +40,8 @@ static QrnicWqeShape connected(const QrnicEngine *e, const QrnicQp *qp,
     case QRNIC_WQE_BIND_MW:
         return (QrnicWqeShape) { .known = caps & QRNIC_CAP_MW, .bind = true };
     case QRNIC_WQE_REG_MR:
-        /*
-         * Only the kernel may use this operation, because its pages are bus
-         * addresses.
-         */
-        return (QrnicWqeShape) { .known = fast_reg && qp->db_page == 0,
+        return (QrnicWqeShape) { .known = fast_reg &&
+                                          qrnic_key_registers(&qp->keys),
                                  .reg = true };
     case QRNIC_WQE_REG_INDIRECT:
         return (QrnicWqeShape) { .known = caps & QRNIC_CAP_INDIRECT_MKEY,
