@@ -187,8 +187,8 @@ static const char *reg_write(QrnicDevice *d, hwaddr offset, uint32_t value,
 
 static void bad_read(QrnicDevice *d, hwaddr offset, unsigned size)
 {
-    qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register", offset,
-                      "read of %u bytes", size);
+    qrnic_guest_error_at(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
+                         offset, "read of %u bytes", size);
 }
 
 /*
@@ -240,15 +240,15 @@ static void control_mem_write(void *opaque, hwaddr offset, uint64_t value,
         qrnic_capture_mmio(d, QRNIC_BAR_CONTROL, offset, size, value, true);
     }
     if (size != 4 || offset % 4) {
-        qrnic_guest_error(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
-                          offset, "write of %u bytes", size);
+        qrnic_guest_error_at(d->engine, QRNIC_GE_REGISTER_ACCESS, "register",
+                             offset, "write of %u bytes", size);
         return;
     }
     trace_qrnic_register_write(d->name, offset, value);
     wrong = reg_write(d, offset, value, &rule);
     if (wrong) {
-        qrnic_guest_error(d->engine, rule, "register", offset,
-                          "write of 0x%" PRIx64 ": %s", value, wrong);
+        qrnic_guest_error_at(d->engine, rule, "register", offset,
+                             "write of 0x%" PRIx64 ": %s", value, wrong);
     }
 }
 

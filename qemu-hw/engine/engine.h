@@ -478,6 +478,20 @@ void qrnic_guest_error(QrnicEngine *e, enum qrnic_guest_error rule,
                        const char *queue, uint32_t number,
                        const char *fmt, ...) G_GNUC_PRINTF(5, 6);
 /**
+ * qrnic_guest_error_at:
+ * @e: the engine
+ * @rule: violated rule
+ * @place: kind of the place, such as "register"
+ * @offset: offset of the place; the report has it in hexadecimal
+ * @fmt: text without a final period, as for printf()
+ *
+ * Reports a violation as qrnic_guest_error() does, for an object that the
+ * manual names by its offset.
+ */
+void qrnic_guest_error_at(QrnicEngine *e, enum qrnic_guest_error rule,
+                          const char *place, uint64_t offset,
+                          const char *fmt, ...) G_GNUC_PRINTF(5, 6);
+/**
  * qrnic_fatal:
  * @e: the engine
  * @cause: cause for the register HEALTH

@@ -322,7 +322,7 @@ cd /sys/bus/pci/devices/0000:01:00.0 && echo 1 >enable || exit 1
 python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(), 4096)[1]'"""
         run = ["--no-refresh", "--accel", "tcg", "--boot-timeout", "240", "--strict", "-c", job]
         self.refused("--strict fails on a kernel report and on a guest error", run, 123,
-                     ("guest1: kernel report: ", "guest1: guest error: qrnic nic0: register 1: register-access: "), lines=2)
+                     ("guest1: kernel report: ", "guest1: guest error: qrnic nic0: register 0x1: register-access: "), lines=2)
         self.launched("--strict accepts allowed reports", [*run[1:], "--allow-report", "made up",
                                                              "--allow-guest-error", "register-access"], {})
         self.refused("--strict does not replace the job's status", [*run[:-1], job + "; exit 7"], 7, "WARNING: made up", lines=0)

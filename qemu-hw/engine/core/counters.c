@@ -26,27 +26,57 @@ void qrnic_count(QrnicEngine *e, enum qrnic_counter which, uint64_t n)
     qrnic_add(e, which, n);
 }
 
+/* Counts an error. Returns true if its text is needed for a trace or a log. */
+static bool guest_error_counted(QrnicEngine *e, enum qrnic_guest_error rule)
+{
+    qrnic_add(e, QRNIC_COUNTER_GUEST_ERRORS, 1);
+    qrnic_add(e, QRNIC_COUNTER_GE_REGISTER_ACCESS + rule, 1);
+    return qemu_loglevel_mask(LOG_GUEST_ERROR) ||
+           trace_event_get_state_backends(TRACE_QRNIC_GUEST_ERROR);
+}
+
+static void guest_error_reported(QrnicEngine *e, enum qrnic_guest_error rule,
+                                 const char *object, const char *text)
+{
+    const char *name = qrnic_guest_error_name(rule);
+
+    trace_qrnic_guest_error(e->config.name, object, name, text);
+    qemu_log_mask(LOG_GUEST_ERROR, "qrnic %s: %s: %s: %s\n",
+                  e->config.name, object, name, text);
+}
+
 void qrnic_guest_error(QrnicEngine *e, enum qrnic_guest_error rule,
                        const char *queue, uint32_t number,
                        const char *fmt, ...)
 {
-    g_autofree char *text = NULL;
+    g_autofree char *object = NULL, *text = NULL;
     va_list ap;
 
-    qrnic_add(e, QRNIC_COUNTER_GUEST_ERRORS, 1);
-    qrnic_add(e, QRNIC_COUNTER_GE_REGISTER_ACCESS + rule, 1);
-    if (!qemu_loglevel_mask(LOG_GUEST_ERROR) &&
-        !trace_event_get_state_backends(TRACE_QRNIC_GUEST_ERROR)) {
+    if (!guest_error_counted(e, rule)) {
         return;
     }
     va_start(ap, fmt);
     text = g_strdup_vprintf(fmt, ap);
     va_end(ap);
-    trace_qrnic_guest_error(e->config.name, queue, number,
-                            qrnic_guest_error_name(rule), text);
-    qemu_log_mask(LOG_GUEST_ERROR, "qrnic %s: %s %" PRIu32 ": %s: %s\n",
-                  e->config.name, queue, number,
-                  qrnic_guest_error_name(rule), text);
+    object = g_strdup_printf("%s %" PRIu32, queue, number);
+    guest_error_reported(e, rule, object, text);
+}
+
+void qrnic_guest_error_at(QrnicEngine *e, enum qrnic_guest_error rule,
+                          const char *place, uint64_t offset,
+                          const char *fmt, ...)
+{
+    g_autofree char *object = NULL, *text = NULL;
+    va_list ap;
+
+    if (!guest_error_counted(e, rule)) {
+        return;
+    }
+    va_start(ap, fmt);
+    text = g_strdup_vprintf(fmt, ap);
+    va_end(ap);
+    object = g_strdup_printf("%s 0x%" PRIx64, place, offset);
+    guest_error_reported(e, rule, object, text);
 }
 
 QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number)
