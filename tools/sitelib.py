@@ -32,6 +32,7 @@ LANGUAGES = {".c": "c", ".h": "c", ".py": "python", ".sh": "bash", ".yml": "yaml
 # Pages beside docs/use and labs
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md", "tools/README.md")
 LEAD = ("tour", "install", "guests")
+LABS, ANSWERS = "labs/README.md", "labs/solutions/"
 MAN = ("packaging/man", "guest-provider/man")
 
 
@@ -142,9 +143,10 @@ class Pages:
 
     def __init__(self, out, manual):
         self.out, self.manual = out, manual
-        labs = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "labs").rglob("*.md")) if (ROOT / "labs").is_dir() else []
+        labs = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "labs").rglob("*.md"))
         uses = sorted((path.stem for path in (ROOT / "docs/use").glob("*.md")), key=lambda name: (LEAD.index(name) if name in LEAD else len(LEAD), name))
-        self.labs = labs
+        # The list of labs, then each lab by its number, then the rest. The navigation has no answers, because students read it.
+        self.labs = [LABS, *(name for name in labs if name != LABS and not name.startswith(ANSWERS))]
         self.uses = [f"docs/use/{name}.md" for name in uses]
         self.names = ["README.md", *self.uses, *labs, *PROJECT, "examples/README.md"]
         self.files = set()
@@ -173,7 +175,7 @@ class Pages:
         parts = re.split(r"(^```.*?^```$)", read(ROOT / name), flags=re.M | re.S)
         for number in range(0, len(parts), 2):
             parts[number] = MARKDOWN_LINK.sub(lambda match: self.link(name, match[1], match[2]), parts[number])
-        return "".join(parts)
+        return ("---\norphan: true\n---\n\n" if name.startswith(ANSWERS) else "") + "".join(parts)
 
     def write(self):
         for name in self.names:
@@ -274,9 +276,7 @@ def toctree(caption, names):
 
 def navigation(out, manual, pages, man):
     """Adds the navigation to the start page, which is the README."""
-    text = [toctree("Use", pages.uses)]
-    if pages.labs:
-        text.append(toctree("Labs", [*pages.labs, "slides"]))
+    text = [toctree("Use", pages.uses), toctree("Labs", [*pages.labs, "slides"])]
     text += [toctree("Examples and results", ["examples/README", "pictures", "bench-trend"]), toctree("Manual", ["spec/index"])]
     text += [toctree(f"Manual: {title}", [f"spec/{name}" for name in names]) for title, names in manual.parts()]
     # The ending of a man page is a part of its name.

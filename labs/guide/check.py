@@ -45,9 +45,9 @@ MISTAKES = (
     (3, 2, BELL, "self.machine.bar_write(2, DB_SQ, self.qp.number); self.machine.bar_write(2, DB_SQ + 4, self.producer)"),
     (3, 2, BELL, "self.machine.bar_write(2, DB_SQ, self.qp.number | self.producer - 1 << 32, 8)"),
     (3, 2, BELL, "self.machine.bar_write(2, DB_SQ, self.qp.number << 32 | self.producer, 8)"),
-    (3, 4, "3 << 16, self.producer, 0)", "3 << 16, 0, 0)"),
+    (3, 3, "3 << 16, self.producer, 0)", "3 << 16, 0, 0)"),
+    (3, 3, '        self.machine.mem_write(self.qp.cq_record, struct.pack("<I", self.consumer))\n', ""),
     (3, 4, "expected = 1 - (self.consumer >> self.qp.cq_log_size) % 2", "expected = 1"),
-    (3, 4, '        self.machine.mem_write(self.qp.cq_record, struct.pack("<I", self.consumer))\n', ""),
     (9, 1, "            cache.remove(number)\n", "            continue\n"),
     (9, 3, "return 2 * connections", "return connections"),
     (9, 5, "for message in group]", "for message in group[::-1]]"),
@@ -129,6 +129,20 @@ def marking(out, grade):
         if (int(stages), int(questions), int(points)) != (*real, 4 * sum(real)):
             problems.append(f"lab {number} has {real[0]} stages and {real[1]} questions: {4 * sum(real)} points")
     out.problems("labs/guide: the points are those of the labs", problems)
+
+
+def order(out, grade):
+    """Tests the order of the labs in labs/README.md and in the plan of ten weeks: each lab once, and behind the labs that it needs."""
+    needs = {}
+    for name in grade.names():
+        goal = (LABS / name / "README.md").read_text(encoding="utf-8").partition("## Background")[0]
+        needs[int(name[:2])] = [int(one) for one in re.findall(r"\[lab (\d+)\]", goal.partition("Before:")[2])]
+    weeks = "\n".join(row[3] for row in rows((HERE / "README.md").read_text(encoding="utf-8"), "## Ten weeks"))
+    for text, found in (("labs/README.md", re.findall(r"^\| \[(\d+)\. ", (LABS / "README.md").read_text(encoding="utf-8"), re.M)), ("the plan of ten weeks", re.findall(r"\[Lab (\d+)\]", weeks))):
+        found = [int(one) for one in found]
+        problems = [] if sorted(found) == sorted(needs) else [f"the labs are {found}"]
+        problems += [f"lab {one} needs lab {need}" for place, one in enumerate(found) for need in needs[one] if need not in found[:place]]
+        out.problems(f"labs/guide: {text} has each lab once, behind the labs that it needs", problems)
 
 
 def lectures(out):
@@ -213,6 +227,7 @@ def tour(out):
 
 def tests(out, grade, graded):
     marking(out, grade)
+    order(out, grade)
     wrong_answers(out, grade, graded)
     lectures(out)
     tour(out)
