@@ -67,17 +67,20 @@ class Packet:
 
 
 class Reader:
-    """Reads one pcapng file: blocks(), then packets()."""
+    """Reads one pcapng file: packets() reads the whole file, packets_of() an open file from its position on.
+
+    end is the offset behind the packet that packets_of() yielded last. A later call for the same file can begin there.
+    """
 
     def __init__(self, path, partial, version):
-        self.path, self.partial, self.version, self.interfaces, self.order = path, partial, version, [], "<"
+        self.path, self.partial, self.version, self.interfaces, self.order, self.end = path, partial, version, [], "<", 0
 
     def fail(self, text):
         raise CaptureError(f"{self.path}: {text}")
 
     def blocks(self, file):
         """Yields (type, body) of each block. A truncated last block ends the file if the caller accepts a part."""
-        at = 0
+        at = file.tell()
         while head := file.read(8):
             if at == 0 and head[:4] != struct.pack("<I", SECTION):
                 self.fail("not a pcapng file")
@@ -98,8 +101,9 @@ class Reader:
                 return self.truncated(at)
             if struct.unpack(f"{self.order}I", rest[-4:])[0] != length:
                 self.fail(f"damaged at byte {at}: the lengths of a block differ")
-            yield kind, (head + rest)[8:-4]
             at += length
+            self.end = at
+            yield kind, (head + rest)[8:-4]
         if at == 0:
             self.fail("the file is empty: the device has not started, or the capture is still in memory")
 
@@ -124,21 +128,24 @@ class Reader:
                       "use the tool of the version that made the capture")
 
     def packets(self):
-        number = 0
         try:
             with open(self.path, "rb") as file:
-                for kind, body in self.blocks(file):
-                    if kind == INTERFACE and len(body) >= 8:
-                        options = dict(self.options(body, 8))
-                        self.check_version(options.get(3, b""))
-                        name = options.get(2, b"").rstrip(b"\0").decode(errors="replace")
-                        unit = options.get(9, b"\6")[:1] or b"\6"
-                        self.interfaces.append((name, struct.unpack_from(f"{self.order}H", body)[0], 10 ** max(0, 9 - (unit[0] & 0x7f))))
-                    elif kind == PACKET:
-                        number += 1
-                        yield self.packet(number, body)
+                yield from self.packets_of(file)
         except OSError as error:
             self.fail(error.strerror)
+
+    def packets_of(self, file):
+        number = 0
+        for kind, body in self.blocks(file):
+            if kind == INTERFACE and len(body) >= 8:
+                options = dict(self.options(body, 8))
+                self.check_version(options.get(3, b""))
+                name = options.get(2, b"").rstrip(b"\0").decode(errors="replace")
+                unit = options.get(9, b"\6")[:1] or b"\6"
+                self.interfaces.append((name, struct.unpack_from(f"{self.order}H", body)[0], 10 ** max(0, 9 - (unit[0] & 0x7f))))
+            elif kind == PACKET:
+                number += 1
+                yield self.packet(number, body)
 
     def packet(self, number, body):
         if len(body) < 20:

@@ -41,10 +41,31 @@ def no_reads(machine, qp, *uses):
 
 def kind_of(access, qp):
     """Returns the word for an access of the program."""
-    kind, bar, offset, _ = access
+    kind, bar, offset = access[:3]
     if kind == "bar-write" and bar == DOORBELL:
         return "doorbell" if offset == hw.constant("DB_DIRECT") else "window" if offset >= hw.constant("DB_WINDOW") else "other"
+    if kind == "mem-write" and qp.sq <= offset < qp.sq + (64 << qp.log_size):
+        return "ring"
     return "record" if kind == "mem-write" and offset == qp.sq_record else "other"
+
+
+def stored(machine, qp, first, raw):
+    """Fails unless the ring has the WQE from block first on."""
+    blocks = [machine.mem_read(qp.sq + 64 * ((first + number) % (1 << qp.log_size)), 64) for number in range((len(raw) + 63) // 64)]
+    expect(b"".join(blocks)[:len(raw)] == raw, f"The WQE of {len(raw)} bytes is not in the ring, from block {first} modulo {1 << qp.log_size} on. A retransmission reads it from there.")
+
+
+def windowed(accesses, raw):
+    """Fails if the window has not got the bytes of the WQE."""
+    copy = bytearray(256)
+    for one in accesses:
+        if one.kind == "bar-write" and one.offset >= hw.constant("DB_WINDOW"):
+            at = one.offset - hw.constant("DB_WINDOW")
+            copy[at:at + one.size] = one.value.to_bytes(one.size, "little")
+    swapped = b"".join(bytes(copy[at:at + 8])[::-1] for at in range(0, 256, 8))
+    expect(swapped[:len(raw)] != raw, "The bytes in the window are in the wrong order. The window is little endian, as all of the device: the first byte of the WQE is bits 7:0 "
+                                      "of the first number.")
+    expect(copy[:len(raw)] == raw, "The window does not have the bytes of the WQE. The first 8 bytes of the WQE belong to offset 0x800, the next ones to 0x808.")
 
 
 WHY = {
@@ -85,10 +106,14 @@ def stage_2(machine, program):
     for member, want in (("opcode", 4), ("flags", 9), ("segments", 5), ("index", 0), ("imm", 0), ("inline_length", 40)):
         expect(got[member] == want, f"Control segment: {member} is {got[member]:#x} in place of {want:#x}. "
                                     "Segments counts units of 16 bytes, and the length is that of the data without padding.")
+    expect(raw[32:] == TEXT + bytes(8), f"The data is {raw[32:]!r}: the 40 bytes of the message, and 8 zeros.")
     machine.mark()
     sender.post_fetched(raw)
     arrived(machine, place, target, TEXT)
     no_reads(machine, place.left, "data")
+    for size in (32, 1, 15):
+        raw, padded = sender.inline_wqe(LONG[:size], target), (size + 15) // 16 * 16
+        expect(len(raw) == 32 + padded, f"inline_wqe() returned {len(raw)} bytes for {size} bytes of data: 32 bytes of segments, and the data, padded to {padded} bytes.")
 
 
 def stage_3(machine, program):
@@ -97,16 +122,18 @@ def stage_3(machine, program):
     for number in range(2):
         machine.mark()
         machine.accesses.clear()
-        sender.post_direct(sender.wqe(source, len(TEXT), target))
+        raw = sender.wqe(source, len(TEXT), target)
+        sender.post_direct(raw)
+        windowed(machine.accesses, raw)
         arrived(machine, place, target, TEXT)
         kinds = [kind_of(one, place.left) for one in machine.accesses]
         expect("record" in kinds, "post_direct() does not write the record. The device needs record and ring if it drops the copy.")
         expect("doorbell" in kinds, "post_direct() does not write the direct doorbell at offset 0x40.")
         expect(kinds.index("record") < kinds.index("doorbell"), "post_direct() writes the record after the doorbell. The order is ring, record, window, doorbell.")
+        expect("ring" in kinds[:kinds.index("record")], "post_direct() writes the record before the WQE is in the ring. The device may read the WQE as soon as the record counts it.")
         expect(kinds.count("window") >= 8, f"post_direct() writes {kinds.count('window')} times to the window. A block of 64 bytes needs 8 writes of 8 bytes, "
                                            "although the WQE has only 48 bytes.")
-        ring = machine.mem_read(place.left.sq + 64 * number, 8)
-        expect(struct.unpack("<II", ring)[1] == number and any(ring), "The WQE is not in the ring. A retransmission reads it from there.")
+        stored(machine, place.left, number, raw)
         no_reads(machine, place.left, "record", "wqe")
 
 
@@ -114,13 +141,16 @@ def stage_4(machine, program):
     """A message without reads."""
     place, sender, _, target = setup(machine, program)
     producer = 0
-    for data in (TEXT, LONG, bytes(range(224)), TEXT):
+    # The last message begins in block 15, so that it crosses the end of the ring.
+    for data in (TEXT, LONG, bytes(range(224)), TEXT, bytes(range(224))[::-1], LONG[::-1]):
         machine.mark()
         blocks = (32 + len(data) + 63) // 64
-        producer += blocks
+        raw = sender.inline_wqe(data, target)
+        first, producer = producer, producer + blocks
         sender.send_without_reads(data, target)
         arrived(machine, place, target, data)
         no_reads(machine, place.left, "record", "wqe", "data")
+        stored(machine, place.left, first, raw)
         expect(sender.producer == producer, f"The producer index is {sender.producer}, not {producer}: a message of {len(data)} bytes has {blocks} blocks.")
 
 
@@ -134,6 +164,11 @@ def stage_5(machine, program):
     sender.post_batch([(source + number, 1, target + number) for number in range(8)])
     bells = sum(one[0] == "bar-write" for one in machine.accesses)
     expect(bells == 1, f"post_batch() wrote {bells} times to the device. One doorbell announces all WQEs.")
+    kinds, want = [kind_of(one, place.left) for one in machine.accesses], place.left.number | 8 << 32
+    bell = next(one.value for one in machine.accesses if one.kind == "bar-write")
+    expect(bell == want, f"The doorbell is {bell:#x}, not {want:#x}: queue pair in bits 23:0, the producer index behind all WQEs in bits 63:32.")
+    expect(kinds.count("record") == 1, f"post_batch() writes the record {kinds.count('record')} times. One record counts all WQEs: write it once, behind the last WQE.")
+    expect("ring" not in kinds[kinds.index("record"):], "post_batch() writes a WQE after the record. The device may read a WQE as soon as the record counts it.")
     arrived(machine, place, target, data, 8)
     for use, limit in (("record", 1), ("wqe", 1), ("data", 8)):
         count = reads(machine, use, place.left.number)

@@ -90,6 +90,7 @@ def stage_6(machine, program):
         made = program.paths(mode, adaptive)
         expect(isinstance(made, dict) and made.get("network", {}).get("paths") == mode, f"paths({mode!r}, ...) returned {made!r}: the key paths of network is the first argument.")
         results[mode, adaptive] = simulate(made)
+        expect(made.get("topology") == {"leaf-spine": 4}, f"The topology of paths({mode!r}, ...) is {made.get('topology')!r}: two switches with four paths between them are {{leaf-spine: 4}}.")
         expect(not results[mode, adaptive].lost, f"The scenario paths({mode!r}, {adaptive}) loses packets. The links have no loss.")
     expect(not results["hash", False].retransmissions, "With mode hash each flow takes one path, so nothing is retransmitted. Your scenario differs.")
     if not results["spray", False].retransmissions:

@@ -7,7 +7,7 @@ import time
 
 import driver
 from grade import expect
-from lab import ADDRESS, MAC, Bench, Endpoint, Machine, Setup, hw
+from lab import ADDRESS, MAC, Bench, Endpoint, Machine, Setup, Transaction, hw
 
 ENTRIES, LATENCY = 8, 200000    # contexts in the cache; nanoseconds
 OPTIONS = ("--property", f"context-cache={ENTRIES}", "--property", f"context-latency={LATENCY}", "--property", "context-stations=0")
@@ -98,6 +98,7 @@ def stage_1(machine, program):
             ((1, 2, 3, 1), 2, (), "Context 3 replaces 1, so that 1 is a miss again"),
             ((1, 2, 1, 3, 1), 2, (), "A hit makes a context the most recently used one: 3 replaces 2, and not 1"),
             ((1, 2, 3), 2, (3, 1), "The cache holds 3 and 1 before the first use. Then 2 replaces 3"),
+            ((2, 1), 2, (3, 1), "The cache holds 3 and 1 before the first use, 3 is the least recently used one, and 2 replaces 3"),
             ((1, 2, 3, 4, 1, 2, 3, 4), 4, (), "Four contexts have room in this cache"),
             ((1, 2, 3, 4, 5, 1, 2, 3, 4, 5), 4, (), "Each use replaces the context that is needed next")):
         got = number_of(program.misses(list(trace), entries, list(cache)), "misses()")
@@ -110,6 +111,19 @@ def stage_1(machine, program):
         expect(got == reference(trace, entries), f"misses({trace}, {entries}) returned {got}, not {reference(trace, entries)}.")
 
 
+class Recorded:
+    """A machine whose transactions are a list: three fetches, two write-backs, and others."""
+
+    @staticmethod
+    def mark():
+        pass
+
+    @staticmethod
+    def transactions():
+        kinds = [("read", "context")] * 3 + [("completion", "context")] * 3 + [("write", "context")] * 2 + [("read", "wqe"), ("write", "cqe"), ("write", None)]
+        return [Transaction(kind, 0, b"", {"use": use} if use else {}) for kind, use in kinds]
+
+
 def stage_2(machine, program):
     """Predict and count fetches."""
     place = Place(machine, 6)
@@ -118,6 +132,9 @@ def stage_2(machine, program):
         names = ", ".join(one.name for one in chosen)
         expect(got == needed(chosen), f"trace_of([{names}]) returned {got!r}, not {needed(chosen)}: the number of left sends, then that of right receives, then that of left "
                                       "receives the ACK.")
+    got = program.count_fetches(Recorded, [])
+    expect(got == (3, 2), f"count_fetches() returned {got!r}, not (3, 2), for a list of three fetches, two write-backs, and other transactions. Count the transactions since mark() "
+                          'whose key use is "context": the kinds are "read" and "write".')
     for count in range(2, 7):
         chosen = place.connections[:count]
         for connection in chosen:
@@ -222,6 +239,8 @@ def stage_6(machine, program):
             state = place.setup.adapter.output("qp_attr")
             expect(state["state"] == 3, f"After join() the queue pair has the state {state['state']}, not 3 (RTS). Three commands are necessary: to INIT, RTR and RTS.")
             expect(state["dest_qpn"] == peer.number, f"After join() the peer of queue pair {qp.number} is {state['dest_qpn']}, not {peer.number}.")
+            for name, value in (("timeout", 0), ("retry_cnt", 7), ("rnr_retry", 7), ("max_rd_atomic", 1), ("max_dest_rd_atomic", 1), ("min_rnr_timer", 1)):
+                expect(state[name] == value, f"After join() the queue pair has {name} {state[name]}, not {value}: the text has the values of the three commands.")
             expect(state["carrier"] == carrier, f"After join() the queue pair is a member of carrier {state['carrier']}, not {carrier}: the transition to RTR has the attribute CARRIER.")
         place.connections.append(Connection(place, chr(ord("A") + number), left, right))
     place.warm()

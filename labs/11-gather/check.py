@@ -10,6 +10,11 @@ Matrix = collections.namedtuple("Matrix", "address rows columns row_size")
 ROWS, COLUMNS, ROW_SIZE = 64, 32, 512
 
 
+def value(row, column):
+    """Returns a number of the matrix, which needs more than 32 bits."""
+    return (row + 1 << 40) + 1000 * row + column
+
+
 class Place:
     """A sender, a matrix, another matrix, and an indirect key without pieces."""
 
@@ -21,14 +26,14 @@ class Place:
         self.other = Matrix(machine.mem_alloc(COLUMNS * 1024, 4096), COLUMNS, ROWS, 1024)
         self.target = machine.mem_alloc(ROWS * 8 + 64)
         for row in range(ROWS):
-            machine.mem_write(self.matrix.address + ROW_SIZE * row, struct.pack(f"<{COLUMNS}Q", *range(1000 * row, 1000 * row + COLUMNS)))
+            machine.mem_write(self.matrix.address + ROW_SIZE * row, struct.pack(f"<{COLUMNS}Q", *(value(row, column) for column in range(COLUMNS))))
         self.index = self.setup.adapter.command("CREATE_MKEY", data=hw.pack("mkey_ctx", type="INDIRECT", variant=1, pd=self.setup.pd, max_pieces=4))
         self.key = self.index << 8 | 1
         machine.mark()
         machine.accesses.clear()
 
     def column(self, column):
-        return struct.pack(f"<{ROWS}Q", *(1000 * row + column for row in range(ROWS)))
+        return struct.pack(f"<{ROWS}Q", *(value(row, column) for row in range(ROWS)))
 
     def complete(self, count, text):
         for number in range(count):
@@ -42,7 +47,7 @@ class Place:
         got = self.machine.mem_read(address, len(want))
         for number in range(len(want) // 8):
             expect(got[8 * number:8 * number + 8] == want[8 * number:8 * number + 8],
-                   f"Number {number} of the target is {struct.unpack_from('<Q', got, 8 * number)[0]}, not {struct.unpack_from('<Q', want, 8 * number)[0]}. Number r * 1000 + c of the "
+                   f"Number {number} of the target is {struct.unpack_from('<Q', got, 8 * number)[0]}, not {struct.unpack_from('<Q', want, 8 * number)[0]}. Number 2^40 (r + 1) + 1000 r + c of the "
                    "matrix is in row r, column c.")
 
     def reads(self, use):
@@ -117,6 +122,6 @@ def stage_6(machine, program):
         place.complete(3, "invalidation, registration, write")
         for number in range(COLUMNS):
             at = place.other.address + 1024 * number
-            place.compare(at + 8 * row, struct.pack("<Q", 1000 * row + number))
+            place.compare(at + 8 * row, struct.pack("<Q", value(row, number)))
             place.compare(at + 8 * row + 8, bytes(8))
     expect(not machine.guest_errors(), "The device reports a broken rule.")

@@ -271,6 +271,9 @@ def stage_2(machine, program):
         rank.write(fifo + SLOT, struct.pack("<QIIQQ", 0x6000, 77, 100, 0, 2))
         got = rank.sender.credit()
         expect(got is None, f"credit() returned {got!r}. The next credit has index 1, and index 2 is a later one.")
+        rank.write(fifo, struct.pack("<QIIQQ", 0x5000, 77, 100, 0, 9))
+        got = rank.sender.credit()
+        expect(got is None, f"credit() returned {got!r} for a slot with index 9: its index must be exactly the next one, here 1.")
 
 
 def message(number, size):
@@ -335,7 +338,7 @@ def stage_5(machine, program):
     """All-reduce."""
     with Place(machine, RANKS) as place:
         queues = ring(place, program)
-        values = [[1000 * rank.number + position for position in range(CHUNK * RANKS // 8)] for rank in place.ranks]
+        values = [[(rank.number + 1 << 40) + 1000 * rank.number + position for position in range(CHUNK * RANKS // 8)] for rank in place.ranks]
         for rank in place.ranks:
             rank.write(rank.buffer, struct.pack(f"<{len(values[0])}Q", *values[rank.number]))
         program.all_reduce(place.ranks, CHUNK)

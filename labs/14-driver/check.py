@@ -6,6 +6,7 @@
 """The stages of lab 14: a driver in a guest."""
 
 import errno
+import io
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 
 from grade import Fail, expect
-from lab import ROOT, blocks, hw
+from lab import ROOT, capture_reader, hw, transactions_of
 from guestlib import strict         # lab.py adds tools/ to the path
 
 HERE = Path(__file__).resolve().parent
@@ -149,7 +150,7 @@ def parse(text, raw):
         elif phase and word in ("log", "memory", "interrupt"):
             getattr(phase, word).append(rest)
     current = None
-    for one, _ in blocks(raw):
+    for one in transactions_of(capture_reader("the capture"), io.BytesIO(raw)) if raw else ():
         value = int.from_bytes(one.data[:4], "little")
         if one.kind == "config-write" and int(one.keys.get("offset", "-1"), 0) == 0 and value & 0xffff0000 == MARK:
             current = numbers.get(value & 0xffff)

@@ -4,23 +4,24 @@ import itertools
 
 import driver
 from grade import expect
-from lab import MAC, PEER_ADDRESS, PEER_MAC, Endpoint, Setup, hw
+from lab import MAC, PEER_ADDRESS, PEER_MAC, Endpoint, Setup, hw, solution
 
+REFERENCE = solution("15-attack")
 SECRET = b"the secret of another program..."
-VARIANT = 11                    # of the key whose variant is guessed
+VARIANT = 11                    # of the key
 
 
 class Place:
     """A victim: a region with a key, and queue pairs that are connected to the peer."""
 
-    def __init__(self, machine, program, psn=0x345678):
+    def __init__(self, machine, program, psn=0x345678, variant=VARIANT):
         self.machine, self.program, self.bench = machine, program, machine._bench      # pylint: disable=protected-access
         self.setup, self.psn = Setup(machine, connected=False), psn
         self.memory = machine.mem_alloc(4096, 4096)
         machine.mem_write(self.memory + 64, SECRET)
         self.key = self.setup.adapter.command("CREATE_MKEY", data=hw.pack(
-            "mkey_ctx", type="MR", access=["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"], variant=VARIANT, pd=self.setup.pd, start=0x10000, length=96,
-            table={"root": self.memory})) << 8 | VARIANT
+            "mkey_ctx", type="MR", access=["LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ"], variant=variant, pd=self.setup.pd, start=0x10000, length=96,
+            table={"root": self.memory})) << 8 | variant
         self.asked = 0
 
     def victim(self):
@@ -54,7 +55,7 @@ def stage_1(machine, program):
     qp = place.victim()
     raw = program.write_packet(qp.number, place.psn, 0x10000, place.key, b"hello")
     expect(isinstance(raw, bytes) and len(raw) == 36, f"write_packet() returned {raw!r}, not 36 bytes: BTH, RETH, 5 bytes of data and 3 of pad.")
-    want = program.bth(0x0a, qp.number, place.psn, 3) + (0x10000).to_bytes(8, "big") + place.key.to_bytes(4, "big") + bytes([0, 0, 0, 5]) + b"hello" + bytes(3)
+    want = REFERENCE.bth(0x0a, qp.number, place.psn, 3) + (0x10000).to_bytes(8, "big") + place.key.to_bytes(4, "big") + bytes([0, 0, 0, 5]) + b"hello" + bytes(3)
     for name, start, end in (("BTH", 0, 12), ("address", 12, 20), ("key", 20, 24), ("length", 24, 28), ("data and pad", 28, 36)):
         expect(raw[start:end] == want[start:end], f"write_packet(): {name} is {raw[start:end].hex(' ')}, not {want[start:end].hex(' ')}.")
     answer = place.ask(program.frame(raw))
@@ -92,6 +93,8 @@ def stage_4(machine, program):
     place = Place(machine, program)
     got = program.steal(place.ask, place.victim().number, 0x10040, place.key, 32)
     expect(got == SECRET, f"steal() returned {got!r}, not {SECRET!r}. The data of a READ Response follows the AETH of 4 bytes.")
+    got = program.steal(place.ask, place.victim().number, 0x10030, place.key, 48)
+    expect(got == bytes(16) + SECRET, f"steal() returned {got!r} for 48 bytes, not 16 zeros and the secret.")
     for name, address, key, length in (("one byte beyond the region", 0x10041, place.key, 32), ("another variant", 0x10040, place.key ^ 1, 32), ("another index", 0x10040, place.key + 512, 4)):
         got = program.steal(place.ask, place.victim().number, address, key, length)
         expect(got == 0x62, f"{name}: steal() returned {got!r}, not 0x62: the device sends a NAK remote access error.")
@@ -110,11 +113,12 @@ def patient(place):
 
 def stage_5(machine, program):
     """The variant of a key."""
-    place = Place(machine, program)
-    qp = place.victim()
-    program.steal(place.ask, qp.number, 0x10040, place.key ^ 1, 4)
-    answer = place.ask(program.frame(program.read_packet(qp.number, place.psn, 0x10040, place.key, 4)))
-    expect(answer is None, "The queue pair answers after a wrong key. The grader is wrong.")
-    connections = ((patient(place), place.victim().number) for _ in itertools.count())
-    got = program.open_variant(connections, 0x10040, place.key >> 8)
-    expect(got == VARIANT, f"open_variant() returned {got!r}, not {VARIANT}. A wrong key ends the connection, so each guess needs the next one: next(connections).")
+    for variant in (0, 20):
+        place = Place(machine, program, variant=variant)
+        qp = place.victim()
+        program.steal(place.ask, qp.number, 0x10040, place.key ^ 1, 4)
+        answer = place.ask(program.frame(program.read_packet(qp.number, place.psn, 0x10040, place.key, 4)))
+        expect(answer is None, "The queue pair answers after a wrong key. The grader is wrong.")
+        connections = ((patient(place), place.victim().number) for _ in itertools.count())      # pylint: disable=cell-var-from-loop  # used in this pass only
+        got = program.open_variant(connections, 0x10040, place.key >> 8)
+        expect(got == variant, f"open_variant() returned {got!r}, not {variant}. A wrong key ends the connection, so each guess needs the next one: next(connections).")

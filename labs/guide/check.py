@@ -55,7 +55,7 @@ MISTAKES = (
     (10, 4, "[2 ** level / sum(2 ** one for one in levels)", "[(level + 1) / sum(one + 1 for one in levels)"),
     (10, 6, '"class": traffic_class', '"class": traffic_class >> 5'),
     (12, 1, "        self.qp.post_receive()\n", ""),
-    (12, 3, "if index == self.index + 1 else None", "if index else None"),
+    (12, 2, "if index == self.index + 1 else None", "if index else None"),
     (12, 7, "if len(self.sizes) == len(self.qps) else", "if self.sizes else"),
     (13, 2, "range(first, last + 1)", "range(first, first + 1)"),
     (13, 5, "            break\n", ""),

@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 LABS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(LABS / "lib"))
 import lab  # noqa: E402
+from guestlib import host  # noqa: E402  # lab.py adds tools/ to the path
 
 GRACE = 10                      # seconds after the limit of a stage until the parent ends the child
 START = 120                     # seconds for the start of the device
@@ -81,9 +82,33 @@ def absent(folder):
     return [f"{name} is not installed: install the package {package}" for name, package in needed if not os.access(place / name, os.X_OK)]
 
 
+def build(folder, name):
+    """Builds what a lab needs in a clone. In an installed tree, the packages must have it. The messages begin with the name of the tool."""
+    if host.installed():
+        for text in absent(folder):
+            sys.exit(f"{name}: {text}")
+        return
+    for command in builds(folder):
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False).returncode:
+            sys.exit(f"{name}: the device does not build (see above)")
+
+
 def count(folder):
     """Returns the number of stages of a lab."""
     return len(re.findall(r"^def stage_", (folder / "check.py").read_text(encoding="utf-8"), re.M))
+
+
+def add_limits(parser):
+    """Adds the options about stages to a parser; check_limits() checks their values."""
+    parser.add_argument("--stage", type=int, metavar="N", help="only this stage")
+    parser.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="limit of a stage (default 60)")
+
+
+def check_limits(parser, args, folder):
+    if args.limit < 1:
+        parser.error("--limit is at least 1")
+    if args.stage is not None and not 1 <= args.stage <= count(folder):
+        parser.error(f"--stage is from 1 to {count(folder)}")
 
 
 def place_of(error, path):
@@ -168,7 +193,7 @@ def child(folder, path, limit, stage=None):
         show(explain(error, path, limit) if isinstance(error, (Late, lab.Todo, SystemExit)) else syntax(error, path))
         return 1
     lab.PATIENCE = min(lab.PATIENCE, max(1, limit - 1))
-    bench = lab.Bench(*getattr(checks, "OPTIONS", ()))
+    bench = lab.Bench(*getattr(checks, "OPTIONS", ()), mac=getattr(checks, "MAC", lab.MAC))
     try:
         return judge(folder, path, stages, checks, limit, lambda: lab.Machine(bench), held[0], stage)
     finally:

@@ -23,6 +23,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/process"), str(ROOT / "tools")]
+import capturelib  # noqa: E402
 import driver  # noqa: E402
 import simulatelib  # noqa: E402
 import vfio_user  # noqa: E402
@@ -36,6 +37,10 @@ PATIENCE = 20                   # seconds that a wait for the device may last
 SETTLE_ROUNDS = 64              # requests after which the device has no work left
 
 Transaction = collections.namedtuple("Transaction", "kind address data keys")
+# An access of the program. place: BAR or vector. value: data of a write, or size of a read of a BAR or of memory.
+Access = collections.namedtuple("Access", "kind place offset value size")
+# The kind of a TLP by its first byte, without the bit of a header of 4 words
+KINDS = {0x00: "read", 0x40: "write", 0x0a: "completion", 0x4a: "completion", 0x04: "config-read", 0x44: "config-write"}
 
 
 class Todo(Exception):
@@ -63,6 +68,7 @@ class Bench:
         self.folder = tempfile.TemporaryDirectory(prefix="qrnic-lab-")
         place = Path(self.folder.name)
         self.socket, self.log, self.capture = place / "s", place / "log", place / "capture"
+        self.reader = capture_reader(self.capture)
         self.position, self.markers = 0, 0      # of the capture: the end of the last marker, number of markers
         self.wire = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.wire.bind(str(place / "peer"))
@@ -109,13 +115,16 @@ class Bench:
 class Machine:
     """A CPU without caches, memory, and the device. Each instance begins after a reset of the device."""
 
+    BASE = 5 << 30              # of memory: an address needs more than 32 bits
+
     def __init__(self, bench, memory_mapped=True):
         self._bench = bench
         self._client = driver.connect(bench)
-        self._adapter = driver.Adapter(self._client)
+        self._adapter = driver.Adapter(self._client, driver.Memory(base=self.BASE))
         self._memory = self._adapter.memory
         self._log_start = len(bench.output())
-        self.accesses = collections.deque(maxlen=1 << 16)       # of the program: (kind, place, offset, value)
+        self.accesses = collections.deque(maxlen=1 << 16)       # of the program
+        self.allocated = []                                     # (address, size) of each mem_alloc()
         if memory_mapped:
             self._client.map(self._memory.base, self._memory.size, self._memory.fd)
 
@@ -130,20 +139,20 @@ class Machine:
         need(size in (1, 2, 4) and 0 <= offset <= 4096 - size and offset % size == 0,
              f"config_read({offset:#x}, {size}): size is 1, 2 or 4, and offset a multiple of size below 4096")
         value = self._adapter.config(offset, size)
-        self.accesses.append(("config-read", 0, offset, value))
+        self.accesses.append(Access("config-read", 0, offset, value, size))
         return value
 
     def config_write(self, offset, value, size=4):
         need(size in (1, 2, 4) and 0 <= offset <= 4096 - size and offset % size == 0,
              f"config_write({offset:#x}, ...): size is 1, 2 or 4, and offset a multiple of size below 4096")
-        self.accesses.append(("config-write", 0, offset, value))
+        self.accesses.append(Access("config-write", 0, offset, value, size))
         self._adapter.set_config(offset, value & ((1 << 8 * size) - 1), size)
 
     def bar_read(self, bar, offset, size=4):
         """Reads size bytes of a BAR, as the load instruction of a CPU does. A device that does not decode the address returns
         all ones, because the bus does so."""
         need(size in (1, 2, 4, 8) and bar in (0, 1, 2, 4), f"bar_read({bar}, {offset:#x}, {size}): the BARs are 0, 1, 2 and 4")
-        self.accesses.append(("bar-read", bar, offset, size))
+        self.accesses.append(Access("bar-read", bar, offset, size, size))
         if not self._adapter.config(4, 2) & driver.MEMORY_ENABLE:
             return (1 << 8 * size) - 1
         try:
@@ -154,8 +163,9 @@ class Machine:
     def bar_write(self, bar, offset, value, size=4):
         """Writes to a BAR. The write is posted: it has no answer, and the device may see it later."""
         need(size in (1, 2, 4, 8) and bar in (0, 1, 2, 4), f"bar_write({bar}, {offset:#x}, ...): the BARs are 0, 1, 2 and 4")
-        need(isinstance(value, int) and 0 <= value < 1 << 8 * size, f"bar_write({bar}, {offset:#x}, {value}): the value has {size} bytes")
-        self.accesses.append(("bar-write", bar, offset, value))
+        need(isinstance(value, int) and 0 <= value < 1 << 8 * size,
+             f"bar_write({bar}, {offset:#x}, {value!r}, {size}): the value must be a number of {size} bytes, from 0 to {(1 << 8 * size) - 1:#x}")
+        self.accesses.append(Access("bar-write", bar, offset, value, size))
         if self._adapter.config(4, 2) & driver.MEMORY_ENABLE:
             self._client.post_write(bar, offset, value.to_bytes(size, "little"))
 
@@ -163,16 +173,18 @@ class Machine:
         """Returns the bus address of zeroed memory."""
         need(isinstance(size, int) and 0 < size <= self._memory.base + self._memory.size - self._memory.free - align,
              f"mem_alloc({size}): the machine has no memory of this size")
-        return self._memory.allocate(size, align)
+        address = self._memory.allocate(size, align)
+        self.allocated.append((address, size))
+        return address
 
     def mem_read(self, address, size):
         self._in_memory(address, size)
-        self.accesses.append(("mem-read", 0, address, size))
+        self.accesses.append(Access("mem-read", 0, address, size, size))
         return self._memory.read(address, size)
 
     def mem_write(self, address, data):
         self._in_memory(address, len(data))
-        self.accesses.append(("mem-write", 0, address, bytes(data)))
+        self.accesses.append(Access("mem-write", 0, address, bytes(data), len(data)))
         self._memory.write(address, bytes(data))
 
     def _in_memory(self, address, size):
@@ -192,7 +204,7 @@ class Machine:
 
     def sleep(self, vector):
         """Waits for an interrupt of the vector, as a process does that the kernel wakes. An interrupt since the last call ends the wait at once."""
-        self.accesses.append(("sleep", 0, vector, 0))
+        self.accesses.append(Access("sleep", vector, 0, 0, 0))
         self.wait_until(lambda: self.interrupts(vector), f"no interrupt of vector {vector} arrived")
 
     def wait_until(self, condition, text):
@@ -207,6 +219,10 @@ class Machine:
             time.sleep(0.001)
 
     # Observation
+
+    def room(self, address):
+        """Returns the number of bytes behind an address that the program has allocated, 0 if it has not allocated the address."""
+        return sum(start + size - address for start, size in self.allocated if start <= address < start + size)
 
     def settle(self):
         """Returns when the device has done all work that it knows of. No request of this method is in the capture."""
@@ -230,7 +246,7 @@ class Machine:
     def mark(self):
         """Forgets the transactions so far."""
         self._transactions()
-        self._bench.position += self._end
+        self._bench.position = self._bench.reader.end
 
     def transactions(self):
         """Returns the transactions of the bus since mark(), in their order.
@@ -247,50 +263,38 @@ class Machine:
         value = (0xabcd0000 | bench.markers).to_bytes(4, "little")
         place = hw.register["SCRATCH"]
         self._client.write(CONTROL, place, value)
-        end = time.monotonic() + PATIENCE
+        end, problem = time.monotonic() + PATIENCE, "it does not grow"
         while time.monotonic() < end:
             with open(bench.capture, "rb") as file:
                 file.seek(bench.position)
                 found = []
-                for one, self._end in blocks(file.read()):
-                    if one.kind == "write" and one.keys.get("bar") == "0" and int(one.keys.get("offset", "-1"), 0) == place and one.data[-4:] == value:
-                        return found
-                    found.append(one)
+                try:
+                    for one in transactions_of(bench.reader, file):
+                        if one.kind == "write" and one.keys.get("bar") == "0" and int(one.keys.get("offset", "-1"), 0) == place and one.data[-4:] == value:
+                            return found
+                        found.append(one)
+                except capturelib.CaptureError as error:
+                    problem = error         # The device may not have written the first block yet.
             time.sleep(0.005)
-        raise Timeout("the capture does not grow")
+        raise Timeout(f"the capture has no end: {problem}")
 
 
-def blocks(raw):
-    """Yields the transactions of a part of a pcapng file that begins with a block, and the end of each."""
-    at = 0
-    while at + 12 <= len(raw):
-        kind, length = struct.unpack_from("=II", raw, at)
-        if at + length > len(raw) or length < 12:
-            return
-        body = raw[at + 8:at + length - 4]
-        at += length
-        if kind != 6:
+def capture_reader(path):
+    """Returns a Reader of a capture, whose last block may be incomplete."""
+    return capturelib.Reader(path, True, (hw.spec.version["major"], hw.spec.version["minor"]))
+
+
+def transactions_of(reader, file):
+    """Yields the transactions of an open capture, from the position of the file on."""
+    for packet in reader.packets_of(file):
+        keys, raw = dict(word.partition("=")[::2] for word in packet.comment.split()), packet.data
+        if reader.interfaces[packet.interface][1] == capturelib.ETHERNET:
+            yield Transaction("frame", 0, raw, keys)
             continue
-        interface, _, _, captured, _ = struct.unpack_from("=IIIII", body)
-        packet, options = body[20:20 + captured], body[20 + (captured + 3) // 4 * 4:]
-        keys = {}
-        while len(options) >= 4:
-            code, size = struct.unpack_from("=HH", options)
-            if code == 1:
-                text = options[4:4 + size].decode("utf-8", "replace").rstrip("\0")
-                keys = dict(word.partition("=")[::2] for word in text.split())
-            options = options[4 + (size + 3) // 4 * 4:]
-            if code == 0:
-                break
-        if interface == 0:
-            yield Transaction("frame", 0, packet, keys), at
-            continue
-        wide = packet[0] & 0x20
-        header = 16 if wide else 12
-        name = {0x00: "read", 0x40: "write", 0x0a: "completion", 0x4a: "completion", 0x04: "config-read", 0x44: "config-write"}
-        shape = packet[0] & ~0x20 if packet[0] & 0x1f == 0 else packet[0]
-        address = int.from_bytes(packet[8:header], "big") if packet[0] & 0x1f == 0 else 0
-        yield Transaction(name.get(shape, "other"), address, packet[header:], keys), at
+        header = 16 if raw[0] & 0x20 else 12
+        memory = raw[0] & 0x1f == 0
+        address = int.from_bytes(raw[8:header], "big") if memory else 0
+        yield Transaction(KINDS.get(raw[0] & ~0x20 if memory else raw[0], "other"), address, raw[header:], keys)
 
 
 def load(path, name):

@@ -61,6 +61,8 @@ def table(entries):
 class Cpu(lab.Machine):
     """A machine whose CPU has a store buffer."""
 
+    BASE = lab.driver.GUEST_BASE        # zoo.yaml has addresses
+
     def __init__(self, bench, qmp_path):
         super().__init__(bench)
         self._qmp, self._stores, self._posted = str(qmp_path), [], False
