@@ -16,6 +16,7 @@
 #include "compat.h"
 #include "device/capture.h"
 #include "device/device.h"
+#include "device/stop.h"
 
 /*
  * Accesses only memory, because a register of another device could have any
@@ -37,6 +38,10 @@ static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
     if (d->capture && qrnic_bus_master(d)) {
         qrnic_capture_dma(d, addr, buf, len,
                           direction == DMA_DIRECTION_FROM_DEVICE, ok);
+    }
+    if (d->stop_at && qrnic_bus_master(d)) {
+        qrnic_stop_dma(d, addr, buf, len,
+                       direction == DMA_DIRECTION_FROM_DEVICE, ok);
     }
     return ok;
 }
@@ -101,7 +106,7 @@ static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
  * Maps the address once for each right. Both mappings must be the same memory,
  * because an IOMMU may change its mapping between the two calls.
  */
-bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
+static bool bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
 {
     AddressSpace *as = pci_get_address_space(&d->parent_obj);
     void *read, *write;
@@ -121,8 +126,21 @@ bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
         dma_memory_unmap(as, read, 8, DMA_DIRECTION_TO_DEVICE, 0);
     }
     dma_memory_unmap(as, write, 8, DMA_DIRECTION_FROM_DEVICE, done ? 8 : 0);
+    return done;
+}
+
+bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
+{
+    /* Nothing is mapped in a stop, because its end may be in another thread. */
+    bool done = bus_atomic(d, addr, op);
+    uint64_t original;
+
     if (done && d->capture) {
         qrnic_capture_atomic(d, addr, op);
+    }
+    if (done && d->stop_at) {
+        original = cpu_to_le64(op->original);
+        qrnic_stop_dma(d, addr, &original, sizeof(original), true, true);
     }
     return done;
 }
@@ -142,7 +160,13 @@ bool qrnic_asleep(QrnicDevice *d)
 
 int64_t qrnic_clock_ns(QrnicDevice *d)
 {
-    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+    return d->clock_stopped ? d->clock_stopped_ns :
+           qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL) - d->clock_lag_ns;
+}
+
+void qrnic_timer_arm(QrnicDevice *d, QEMUTimer *timer, int64_t deadline_ns)
+{
+    timer_mod(timer, deadline_ns + d->clock_lag_ns);
 }
 
 void qrnic_kick(QrnicDevice *d)

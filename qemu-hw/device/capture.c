@@ -183,6 +183,11 @@ static const char *const use_names[QRNIC_NUM_USES] = {
     [QRNIC_USE_MAILBOX] = "mailbox",
 };
 
+const char *qrnic_capture_use_name(QrnicUse use)
+{
+    return use_names[use];
+}
+
 static size_t work_comment(const QrnicActivity *a, char *text, size_t room)
 {
     size_t at = 0;

@@ -25,6 +25,13 @@
  */
 bool qrnic_capture_start(QrnicDevice *d, Error **errp);
 /**
+ * qrnic_capture_use_name:
+ * @use: purpose of a DMA access
+ *
+ * Returns: its name in comments and events
+ */
+const char *qrnic_capture_use_name(QrnicUse use);
+/**
  * qrnic_capture_stop:
  * @d: the device
  *

@@ -271,6 +271,7 @@ static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
     uint32_t index = q->consumer & ((1u << q->log_size) - 1);
     uint32_t generation = q->generation;
     bool wanted = test_and_clear_bit(index, q->wanted) || entry->event;
+    bool answered, same;
 
     trace_qrnic_command_end(d->name, q->consumer,
                             qrnic_cmd_opcode_name(entry->opcode), result->value,
@@ -285,15 +286,22 @@ static bool command_finish(QrnicDevice *d, uint64_t addr, QrnicCmdEntry *entry,
                           entry->opcode, qrnic_cmd_status_name(result->status),
                           result->syndrome);
     }
-    if (!command_answer(d, addr, entry, result)) {
+    /*
+     * A stop waits for the new consumer index, because software that sees the
+     * reply may use the slot again.
+     */
+    qrnic_stop_hold(d, true);
+    answered = command_answer(d, addr, entry, result);
+    same = q->generation == generation;
+    if (answered && same) {
+        q->consumer++;
+    }
+    qrnic_stop_hold(d, false);
+    if (!answered) {
         command_stop(q);
         return false;
     }
-    if (q->generation != generation) {
-        return true;
-    }
-    q->consumer++;
-    if (wanted) {
+    if (same && wanted) {
         qrnic_event_async(d->engine, QRNIC_EVENT_COMMAND, 0, index,
                           entry->token);
     }

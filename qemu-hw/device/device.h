@@ -26,7 +26,7 @@
  *   interrupts.c commands.c command_queue.c
  *   doorbell_events.c port.c                                parts.h
  *   bus.c state.c                                           device.h, state.h
- *   capture.c                                               capture.h
+ *   capture.c stop.c                                        capture.h, stop.h
  */
 
 #define TYPE_QRNIC "qrnic"
@@ -54,6 +54,9 @@ typedef struct QrnicCommandQueue {
 
 /* Capture of bus and wire (capture.c) */
 typedef struct QrnicBusCapture QrnicBusCapture;
+
+/* Stops at events (stop.c) */
+typedef struct QrnicStop QrnicStop;
 
 /* Control registers that only store a value */
 typedef struct QrnicRegisters {
@@ -147,6 +150,13 @@ struct QrnicDevice {
     /* NULL without ioeventfd */
     struct QrnicDoorbellEvents *events;
     QrnicBusCapture *capture;   /* NULL without the property capture */
+
+    uint32_t stop_at;           /* kinds of the property stop-at; see stop.c */
+    QrnicStop *stop;            /* NULL until stop-at is set */
+    /* Time of the device in a stop */
+    bool clock_stopped;
+    int64_t clock_stopped_ns;
+    int64_t clock_lag_ns;       /* length of all earlier stops */
 };
 
 /* Returns true if a caller uses the engine or the command queue. */
@@ -238,9 +248,18 @@ bool qrnic_asleep(QrnicDevice *d);
  * qrnic_clock_ns:
  * @d: the device
  *
- * Returns: the virtual time in ns
+ * Returns: the time of the device in ns: the virtual time without its stops
  */
 int64_t qrnic_clock_ns(QrnicDevice *d);
+/**
+ * qrnic_timer_arm:
+ * @d: the device
+ * @timer: a timer of the device
+ * @deadline_ns: time of the device
+ *
+ * Arms a timer.
+ */
+void qrnic_timer_arm(QrnicDevice *d, QEMUTimer *timer, int64_t deadline_ns);
 /**
  * qrnic_kick:
  * @d: the device

@@ -87,7 +87,7 @@ static void env_timer_arm(void *opaque, int64_t deadline_ns)
     if (deadline_ns == QRNIC_DEADLINE_NEVER) {
         timer_del(d->timer);
     } else {
-        timer_mod(d->timer, deadline_ns);
+        qrnic_timer_arm(d, d->timer, deadline_ns);
     }
 }
 

@@ -47,12 +47,14 @@ void qrnic_interrupts_cleanup(QrnicDevice *d)
 void qrnic_notify(QrnicDevice *d, unsigned vector)
 {
     PCIDevice *pci = PCI_DEVICE(d);
+    bool masked;
 
     if (!qrnic_on_bus(d) || !msix_enabled(pci)) {
         trace_qrnic_interrupt(d->name, vector, "MSI-X is off");
         return;
     }
-    if (msix_is_masked(pci, vector)) {
+    masked = msix_is_masked(pci, vector);
+    if (masked) {
         trace_qrnic_interrupt(d->name, vector, "masked");
     } else {
         if (d->capture) {
@@ -64,4 +66,7 @@ void qrnic_notify(QrnicDevice *d, unsigned vector)
         qrnic_count(d->engine, QRNIC_COUNTER_INTERRUPTS, 1);
     }
     msix_notify(pci, vector);
+    if (d->stop_at && !masked) {
+        qrnic_stop_interrupt(d, vector);
+    }
 }

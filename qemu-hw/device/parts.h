@@ -14,6 +14,7 @@
 
 #include "device/capture.h"
 #include "device/device.h"
+#include "device/stop.h"
 
 /**
  * qrnic_interrupts_init:

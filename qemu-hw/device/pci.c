@@ -280,6 +280,7 @@ static void device_finalize(Object *obj)
     qrnic_engine_free(d->engine);
     qrnic_capture_stop(d);
     timer_free(d->timer);
+    qrnic_stop_cleanup(d);
     g_free(d->name);
 }
 

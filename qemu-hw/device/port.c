@@ -46,6 +46,8 @@ QEMU_BUILD_BUG_ON(QRNIC_COUNTER_LINK_RX_GAPS -
  */
 static bool wire_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
+    bool ready;
+
     if (d->wire_blocked) {
         qrnic_count(d->engine, QRNIC_COUNTER_TX_DROP_LINK, 1);
         return true;
@@ -53,14 +55,15 @@ static bool wire_send(QrnicDevice *d, const uint8_t *frame, size_t len)
     if (d->capture) {
         qrnic_capture_wire(d, frame, len, true);
     }
-    if (d->wire->send(d, frame, len)) {
-        return true;
-    }
-    if (!timer_pending(d->wire_timer)) {
+    ready = d->wire->send(d, frame, len);
+    if (!ready && !timer_pending(d->wire_timer)) {
         d->wire_steps = 0;
-        timer_mod(d->wire_timer, qrnic_clock_ns(d) + BUSY_STEP_NS);
+        qrnic_timer_arm(d, d->wire_timer, qrnic_clock_ns(d) + BUSY_STEP_NS);
     }
-    return false;
+    if (d->stop_at) {
+        qrnic_stop_frame(d, frame, len, true);
+    }
+    return ready;
 }
 
 static void wire_notify(QrnicDevice *d)
@@ -76,7 +79,7 @@ static void wire_notify(QrnicDevice *d)
 static void wire_step(QrnicDevice *d)
 {
     if (++d->wire_steps < BUSY_STEPS) {
-        timer_mod(d->wire_timer, qrnic_clock_ns(d) + BUSY_STEP_NS);
+        qrnic_timer_arm(d, d->wire_timer, qrnic_clock_ns(d) + BUSY_STEP_NS);
         return;
     }
     trace_qrnic_wire_blocked(d->name);
@@ -157,7 +160,7 @@ static void env_timer_arm(void *opaque, int64_t deadline_ns)
     if (deadline_ns == QRNIC_LINK_NEVER) {
         timer_del(d->link_timer);
     } else {
-        timer_mod(d->link_timer, deadline_ns);
+        qrnic_timer_arm(d, d->link_timer, deadline_ns);
     }
 }
 
@@ -258,6 +261,9 @@ void qrnic_port_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
     if (d->capture) {
         qrnic_capture_wire(d, frame, len, false);
+    }
+    if (d->stop_at) {
+        qrnic_stop_frame(d, frame, len, false);
     }
     if (d->link) {
         qrnic_link_receive(d->link, frame, len);

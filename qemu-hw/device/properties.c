@@ -268,6 +268,37 @@ static void queue_pairs_get(Object *obj, Visitor *v, const char *name,
     visit_end_list(v, NULL);
 }
 
+static void stop_at_set(Object *obj, const char *value, Error **errp)
+{
+    QrnicDevice *d = QRNIC(obj);
+
+    if (qrnic_stop_set(d, value, errp)) {
+        qrnic_kick(d);
+    }
+}
+
+static char *stop_at_get(Object *obj, Error **errp)
+{
+    return qrnic_stop_get(QRNIC(obj));
+}
+
+static void stopped_get(Object *obj, Visitor *v, const char *name, void *opaque,
+                        Error **errp)
+{
+    qrnic_stop_visit(QRNIC(obj), v, name, errp);
+}
+
+static void continue_set(Object *obj, bool value, Error **errp)
+{
+    QrnicDevice *d = QRNIC(obj);
+
+    if (!value) {
+        error_setg(errp, "qrnic: property 'continue' accepts only true");
+    } else if (qrnic_stop_continue(d, errp)) {
+        qrnic_kick(d);
+    }
+}
+
 static const Property device_properties[] = {
     DEFINE_NIC_PROPERTIES(QrnicDevice, conf),
     DEFINE_PROP_LINK("cable", QrnicDevice, cable, TYPE_QRNIC_CABLE,
@@ -368,4 +399,15 @@ void qrnic_properties_add(ObjectClass *klass)
                               NULL, NULL, NULL);
     object_class_property_set_description(klass, "queue-pairs",
         "State of the queue pairs; see the chapter Counters of the manual");
+    object_class_property_add_str(klass, "stop-at", stop_at_get, stop_at_set);
+    object_class_property_set_description(klass, "stop-at",
+        "Kinds of events at which the device stops; see the chapter Captures "
+        "of the manual");
+    object_class_property_add(klass, "stopped", "struct", stopped_get, NULL,
+                              NULL, NULL);
+    object_class_property_set_description(klass, "stopped",
+        "Event at which the device is stopped, or empty");
+    object_class_property_add_bool(klass, "continue", NULL, continue_set);
+    object_class_property_set_description(klass, "continue",
+        "Write true: the stopped device continues up to the next event");
 }

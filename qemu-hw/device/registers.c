@@ -110,6 +110,11 @@ static void control_write(QrnicDevice *d, uint32_t value)
     if (value & QRNIC_REG_CONTROL_RESET_MASK) {
         qrnic_device_reset(d);
     } else if (!(value & QRNIC_REG_CONTROL_CMD_ENABLE_MASK)) {
+        /*
+         * A stop in the middle of a command ends, because the command must not
+         * continue in a disabled queue.
+         */
+        qrnic_stop_end(d);
         qrnic_command_disable(d);
     } else if (!qrnic_command_enabled(d)) {
         qrnic_command_enable(d, (uint64_t)d->regs.cmd_base_hi << 32 |
@@ -123,9 +128,8 @@ static const char *command_event_write(QrnicDevice *d, uint32_t value,
     bool done = false;
     const char *wrong = qrnic_command_event(d, value, rule, &done);
 
-    if (done && qrnic_enter(d)) {
-        qrnic_command_event_send(d, value);
-        qrnic_leave(d);
+    if (done) {
+        qrnic_command_event_late(d, value);
     }
     return wrong;
 }
@@ -286,16 +290,8 @@ static void doorbell_mem_write(void *opaque, hwaddr offset, uint64_t value,
     if (d->capture) {
         qrnic_capture_mmio(d, QRNIC_BAR_DOORBELL, offset, size, value, true);
     }
-    /*
-     * A busy device ignores the doorbell, because QEMU also rejects each access
-     * to a device that is busy.
-     */
-    if (!qrnic_enter(d)) {
-        return;
-    }
     qrnic_doorbell(d, offset / QRNIC_DB_PAGE_SIZE, offset % QRNIC_DB_PAGE_SIZE,
                    size, value);
-    qrnic_leave(d);
 }
 
 static const MemoryRegionOps doorbell_ops = {

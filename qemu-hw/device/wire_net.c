@@ -29,6 +29,12 @@ static bool net_can_receive(NetClientState *nc)
     return true;
 }
 
+static void frame_run(QrnicDevice *d, const void *frame, size_t len)
+{
+    qrnic_port_receive(d, frame, len);
+    qrnic_leave(d);
+}
+
 static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
                            size_t len)
 {
@@ -57,8 +63,7 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
         qrnic_kick(d);
         return 0;
     }
-    qrnic_port_receive(d, frame, len);
-    qrnic_leave(d);
+    qrnic_run(d, frame_run, frame, len);
     return len;
 }
 

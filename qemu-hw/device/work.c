@@ -42,11 +42,21 @@ bool qrnic_enter(QrnicDevice *d)
     return true;
 }
 
+void qrnic_run(QrnicDevice *d, QrnicRun *run, const void *data, size_t len)
+{
+    if (d->stop_at) {
+        qrnic_stop_run(d, run, data, len);
+    } else {
+        run(d, data, len);
+    }
+}
+
 void qrnic_unplug(QrnicDevice *d)
 {
     if (qrnic_state_unplug(d)) {
         d->wire->cleanup(d);
     }
+    qrnic_stop_end(d);
 }
 
 static bool receive_is_pending(const QrnicDevice *d)
@@ -54,10 +64,32 @@ static bool receive_is_pending(const QrnicDevice *d)
     return d->pending & QRNIC_PENDING_RECEIVE;
 }
 
+/*
+ * Executes requests of the guest that arrived while the device was stopped, and
+ * that could not be executed in the middle of the engine.
+ */
+static void deferred_run(QrnicDevice *d)
+{
+    uint64_t doorbell;
+    uint32_t event;
+
+    while (qrnic_on_bus(d) && qrnic_stop_take_eq(d, &doorbell)) {
+        qrnic_doorbell_write(d->engine, 0, QRNIC_DB_EQ, sizeof(doorbell),
+                             doorbell);
+    }
+    while (qrnic_on_bus(d) && qrnic_stop_take_event(d, &event)) {
+        qrnic_command_event_send(d, event);
+    }
+}
+
 void qrnic_leave(QrnicDevice *d)
 {
     QrnicDeviceState before;
 
+    if (d->stop) {
+        deferred_run(d);
+        qrnic_stop_leave(d);
+    }
     if (d->wire->settle && qrnic_is_plugged(d)) {
         d->wire->settle(d);
     }
@@ -91,6 +123,7 @@ void qrnic_device_reset(QrnicDevice *d)
 {
     if (!qrnic_state_reset(d)) {
         trace_qrnic_waits(d->name, "reset");
+        qrnic_stop_end(d);
         return;
     }
     trace_qrnic_reset(d->name);
@@ -101,6 +134,7 @@ void qrnic_device_reset(QrnicDevice *d)
     qrnic_port_link_reset(d);
     qrnic_engine_reset(d->engine);
     qrnic_doorbell_events_reset(d);
+    qrnic_stop_forget(d);
     device_memory_show(d);
     if (receive_is_pending(d)) {
         qrnic_kick(d);
@@ -177,18 +211,10 @@ static void wire_flush(QrnicDevice *d)
     }
 }
 
-void qrnic_work(QrnicDevice *d)
+static void work_run(QrnicDevice *d, const void *data, size_t len)
 {
     bool more = false, flush;
 
-    if (!d->vm_running) {
-        return;
-    }
-    if (!qrnic_enter(d)) {
-        trace_qrnic_waits(d->name, "work");
-        qrnic_pending_add(d, QRNIC_PENDING_WORK);
-        return;
-    }
     object_ref(OBJECT(d));
     flush = qrnic_pending_take(d, QRNIC_PENDING_RECEIVE);
     if (!qrnic_asleep(d)) {
@@ -210,6 +236,20 @@ void qrnic_work(QrnicDevice *d)
     object_unref(OBJECT(d));
 }
 
+void qrnic_work(QrnicDevice *d)
+{
+    if (!d->vm_running ||
+        (d->stop && !qrnic_asleep(d) && qrnic_stop_resume(d))) {
+        return;
+    }
+    if (qrnic_enter(d)) {
+        qrnic_run(d, work_run, NULL, 0);
+    } else {
+        trace_qrnic_waits(d->name, "work");
+        qrnic_pending_add(d, QRNIC_PENDING_WORK);
+    }
+}
+
 /* Returns true if no work is pending but the request of the processor. */
 static bool nothing_waits(QrnicDevice *d)
 {
@@ -218,25 +258,83 @@ static bool nothing_waits(QrnicDevice *d)
                            QRNIC_PENDING_TIMER)) && qrnic_port_idle(d);
 }
 
+typedef struct DoorbellWrite {
+    uint32_t page;
+    unsigned offset, size;
+    uint64_t value;
+} DoorbellWrite;
+
+/* Returns true if the write is a doorbell, and no part of a direct WQE. */
+static bool is_doorbell(const DoorbellWrite *w)
+{
+    return w->size == QRNIC_DOORBELL_BYTES && w->offset < QRNIC_DB_WINDOW;
+}
+
+static void doorbell_stop(QrnicDevice *d, const DoorbellWrite *w)
+{
+    if (d->stop_at && is_doorbell(w)) {
+        qrnic_stop_doorbell(d, (uint64_t)w->page * QRNIC_DB_PAGE_SIZE +
+                            w->offset, w->value);
+    }
+}
+
 /*
  * Runs an idle engine at once, because waking the thread of the main loop takes
  * longer than a few packets. Only one round runs, because the processor that
  * rings the doorbell waits for it. The main loop does everything if other work
  * is pending, so that the order is kept.
+ *
+ * A doorbell enters the FIFO before the stop, because later doorbells of the
+ * stop follow it there. The doorbell of an EQ has no FIFO, and may send an
+ * interrupt at once.
  */
+static void doorbell_run(QrnicDevice *d, const void *data, size_t len)
+{
+    const DoorbellWrite *w = data;
+    bool is_eq = w->offset == QRNIC_DB_EQ;
+
+    qrnic_kicks_defer(d);
+    if (is_eq) {
+        doorbell_stop(d, w);
+    }
+    qrnic_doorbell_write(d->engine, w->page, w->offset, w->size, w->value);
+    if (!is_eq) {
+        doorbell_stop(d, w);
+    }
+    if (qrnic_kicks_resume(d)) {
+        if (nothing_waits(d)) {
+            qrnic_engine_run(d->engine, 1);
+            device_memory_show(d);
+        } else {
+            qrnic_kick(d);
+        }
+    }
+    qrnic_leave(d);
+}
+
+/* Accepts a write to a doorbell page of a stopped device. */
+static void doorbell_while_stopped(QrnicDevice *d, const DoorbellWrite *w)
+{
+    if (is_doorbell(w) && w->page == 0 && w->offset == QRNIC_DB_EQ) {
+        qrnic_stop_defer_eq(d, w->value);
+    } else {
+        qrnic_doorbell_write_nested(d->engine, w->page, w->offset, w->size,
+                                    w->value);
+    }
+    doorbell_stop(d, w);
+}
+
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value)
 {
-    qrnic_kicks_defer(d);
-    qrnic_doorbell_write(d->engine, page, offset, size, value);
-    if (!qrnic_kicks_resume(d)) {
-        return;
-    }
-    if (nothing_waits(d)) {
-        qrnic_engine_run(d->engine, 1);
-        device_memory_show(d);
-    } else {
-        qrnic_kick(d);
+    const DoorbellWrite w = {
+        .page = page, .offset = offset, .size = size, .value = value,
+    };
+
+    if (qrnic_enter(d)) {
+        qrnic_run(d, doorbell_run, &w, sizeof(w));
+    } else if (qrnic_is_stopped(d)) {
+        doorbell_while_stopped(d, &w);
     }
 }
 
@@ -249,7 +347,7 @@ void qrnic_command_rung(QrnicDevice *d)
     bool more = true;
 
     object_ref(OBJECT(d));
-    if (nothing_waits(d) && !qrnic_doorbell_events_collect(d) &&
+    if (nothing_waits(d) && !d->stop_at && !qrnic_doorbell_events_collect(d) &&
         !qrnic_doorbells_pending(d->engine) && qrnic_enter(d)) {
         more = qrnic_command_run(d, 1, true);
         device_memory_show(d);
@@ -260,4 +358,19 @@ void qrnic_command_rung(QrnicDevice *d)
         qrnic_kick(d);
     }
     object_unref(OBJECT(d));
+}
+
+static void command_event_run(QrnicDevice *d, const void *data, size_t len)
+{
+    qrnic_command_event_send(d, *(const uint32_t *)data);
+    qrnic_leave(d);
+}
+
+void qrnic_command_event_late(QrnicDevice *d, uint32_t value)
+{
+    if (qrnic_enter(d)) {
+        qrnic_run(d, command_event_run, &value, sizeof(value));
+    } else if (qrnic_is_stopped(d)) {
+        qrnic_stop_defer_event(d, value);
+    }
 }

@@ -11,6 +11,7 @@
 #define QRNIC_DEVICE_WORK_H
 
 #include "device/device.h"
+#include "device/stop.h"
 
 /**
  * qrnic_enter:
@@ -33,6 +34,18 @@ bool qrnic_enter(QrnicDevice *d);
 void qrnic_leave(QrnicDevice *d);
 
 /**
+ * qrnic_run:
+ * @d: the device; entered
+ * @run: the work, which leaves the device at its end
+ * @data: argument of @run
+ * @len: number of bytes of @data
+ *
+ * Runs work of an entered device. If stop-at is set, the device may be stopped
+ * when the function returns.
+ */
+void qrnic_run(QrnicDevice *d, QrnicRun *run, const void *data, size_t len);
+
+/**
  * qrnic_work:
  * @d: the device; may be freed by this call
  *
@@ -42,13 +55,15 @@ void qrnic_work(QrnicDevice *d);
 
 /**
  * qrnic_doorbell:
- * @d: the device; entered
+ * @d: the device; not entered
  * @page: number of the doorbell page
  * @offset: offset in the page
  * @size: size of the access in bytes
  * @value: written value
  *
- * Handles a write to a doorbell page.
+ * Handles a write to a doorbell page. A busy device ignores the write, because
+ * QEMU also rejects each access to a device that is busy. A stopped device
+ * accepts the doorbell.
  */
 void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
                     unsigned size, uint64_t value);
@@ -61,6 +76,14 @@ void qrnic_doorbell(QrnicDevice *d, uint32_t page, unsigned offset,
  * bottom half.
  */
 void qrnic_command_rung(QrnicDevice *d);
+/**
+ * qrnic_command_event_late:
+ * @d: the device; not entered
+ * @value: value written to CMD_EVENT
+ *
+ * Writes the event of a command that has already ended.
+ */
+void qrnic_command_event_late(QrnicDevice *d, uint32_t value);
 
 /**
  * qrnic_takes_no_frame:

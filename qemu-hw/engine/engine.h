@@ -260,6 +260,19 @@ void qrnic_engine_invalidate(QrnicEngine *e, uint32_t pasid, uint64_t first,
 void qrnic_doorbell_write(QrnicEngine *e, uint32_t page, unsigned offset,
                           unsigned size, uint64_t value);
 /**
+ * qrnic_doorbell_write_nested:
+ * @e: the engine
+ * @page: number of the doorbell page
+ * @offset: offset in the page, but not that of EQs
+ * @size: size of the access in bytes
+ * @value: written value, in host order
+ *
+ * Acts as qrnic_doorbell_write(), while an operation of the environment is in
+ * progress. This is possible because such a doorbell only enters the FIFO.
+ */
+void qrnic_doorbell_write_nested(QrnicEngine *e, uint32_t page, unsigned offset,
+                                 unsigned size, uint64_t value);
+/**
  * qrnic_doorbell_event:
  * @e: the engine
  * @page: number of the doorbell page

@@ -11,6 +11,7 @@
 #include "qemu/osdep.h"
 #include <sys/socket.h>
 #include <sys/un.h>
+#include "qobject/qdict.h"
 #include "driver.h"
 #include "hw/pci/pci_regs.h"
 
@@ -313,8 +314,10 @@ static void post_send(Rig *r, Qp *qp, uint64_t offset, uint32_t len)
 /*
  * Tests a send with doorbell record: all its packets in order, with their
  * headers.
+ *
+ * stop: a kind of event at which the device stops meanwhile, or NULL
  */
-static void test_send(void)
+static void test_send(const void *stop)
 {
     const uint32_t len = 101;
     uint8_t data[128], record[QRNIC_QUEUE_RECORD_BYTES] = { 1 };
@@ -330,7 +333,12 @@ static void test_send(void)
     eq_arm(r.d, &r.eq);
     cq_arm(r.d, &r.send_cq, false);
     settle(r.d);
+    stop_at(r.d, stop ?: "none");
     post_send(&r, &r.qp, 3, len);
+    if (stop) {
+        qobject_unref(stop_wait(r.d, stop));
+        stop_at(r.d, "none");
+    }
     peer_expect(r.d, RC_SEND_ONLY, SQ_PSN);
     peer_ack(r.d, &r.qp, SQ_PSN, AETH_ACK, 1);
     cq_wait(r.d, &r.send_cq, &done);
@@ -965,7 +973,8 @@ static void test_refused(const void *data)
  */
 static void add_content_tests(void)
 {
-    qtest_add_func("qrnic/capture/send", test_send);
+    qtest_add_data_func("qrnic/capture/send", NULL, test_send);
+    qtest_add_data_func("qrnic/capture/send-with-stop", "data", test_send);
     /* Max_Payload_Size, and Max_Read_Request_Size in units of 8 */
     qtest_add_data_func("qrnic/capture/division/128-128",
                         GUINT_TO_POINTER(0 | 0 << 3), test_division);

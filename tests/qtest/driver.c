@@ -158,6 +158,67 @@ void vm_stop(Device *d)
     qtest_qmp_assert_success(d->home, "{'execute': 'stop'}");
 }
 
+void stop_at(Device *d, const char *kinds)
+{
+    deliver(d);
+    qtest_qmp_assert_success(d->home, "{'execute': 'qom-set', 'arguments': {"
+                             "'path': '/machine/peripheral/qrnic', "
+                             "'property': 'stop-at', 'value': %s}}", kinds);
+}
+
+QDict *stop_event(Device *d)
+{
+    QDict *rsp = qtest_qmp(d->home, "{'execute': 'qom-get', 'arguments': {"
+                           "'path': '/machine/peripheral/qrnic', "
+                           "'property': 'stopped'}}");
+    QDict *event = qdict_get_qdict(rsp, "return");
+
+    g_assert_nonnull(event);
+    qobject_ref(event);
+    qobject_unref(rsp);
+    return event;
+}
+
+/* Returns true, and the event, if the device is stopped. */
+static bool is_stopped(Device *d, QDict **event)
+{
+    *event = stop_event(d);
+    if (qdict_size(*event)) {
+        return true;
+    }
+    qobject_unref(*event);
+    return false;
+}
+
+QDict *stop_wait(Device *d, const char *kind)
+{
+    QDict *event;
+
+    WAIT_UNTIL(is_stopped(d, &event), "no stop at %s", kind);
+    g_assert_cmpstr(qdict_get_str(event, "kind"), ==, kind);
+    return event;
+}
+
+void stop_continue(Device *d)
+{
+    qtest_qmp_assert_success(d->home, "{'execute': 'qom-set', 'arguments': {"
+                             "'path': '/machine/peripheral/qrnic', "
+                             "'property': 'continue', 'value': true}}");
+    /* The device continues in the next run of the main loop. */
+    settle(d);
+}
+
+void stop_none(Device *d)
+{
+    QDict *event = NULL;
+    int64_t end = g_get_monotonic_time() + PATIENCE_US;
+
+    while (is_stopped(d, &event)) {
+        qobject_unref(event);
+        g_assert_cmpint(g_get_monotonic_time(), <, end);
+    }
+}
+
 void vm_continue(Device *d)
 {
     /* Writes of the test while the VM was stopped come before its work. */

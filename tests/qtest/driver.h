@@ -276,6 +276,15 @@ bool wire_pending(Device *d);
 /* Stops the VM. A stopped device accepts doorbells and does no work. */
 void vm_stop(Device *d);
 void vm_continue(Device *d);
+/* Selects the events at which the device stops (property stop-at). */
+void stop_at(Device *d, const char *kinds);
+/* Returns the event at which the device is stopped; empty if it runs. */
+QDict *stop_event(Device *d);
+/* Waits until the device stops, and asserts the kind of the event. */
+QDict *stop_wait(Device *d, const char *kind);
+void stop_continue(Device *d);
+/* Waits until the device is not stopped. */
+void stop_none(Device *d);
 /* Returns the length of the shortest frame that the wire carries. */
 size_t wire_shortest(const Device *d);
 /* Sets the link state of the backend on the device's side. */
@@ -384,6 +393,7 @@ void add_rss_tests(void);
 void add_counter_set_tests(void);
 void add_roce_v1_tests(void);
 void add_capture_tests(void);
+void add_stop_tests(void);
 void add_cable_tests(void);
 void add_cable_attack_tests(void);
 void add_link_tests(void);

@@ -50,6 +50,7 @@ int main(int argc, char **argv)
     add_counter_set_tests();
     add_roce_v1_tests();
     add_capture_tests();
+    add_stop_tests();
     add_cable_tests();
     add_cable_attack_tests();
     add_link_tests();

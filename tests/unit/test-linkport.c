@@ -44,9 +44,21 @@ int64_t qrnic_clock_ns(QrnicDevice *d)
     return SIM_MS;
 }
 
+void qrnic_timer_arm(QrnicDevice *d, QEMUTimer *timer, int64_t deadline_ns)
+{
+    timer_mod(timer, deadline_ns);
+}
+
 /* The device has no capture, so the port never calls this function. */
 void qrnic_capture_wire(QrnicDevice *d, const uint8_t *frame, size_t len,
                         bool sent)
+{
+    g_assert_not_reached();
+}
+
+/* The device never stops, so the port never calls this function either. */
+void qrnic_stop_frame(QrnicDevice *d, const uint8_t *frame, size_t len,
+                      bool sent)
 {
     g_assert_not_reached();
 }

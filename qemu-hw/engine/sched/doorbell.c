@@ -216,6 +216,16 @@ void qrnic_doorbell_write(QrnicEngine *e, uint32_t number, unsigned offset,
     fifo_put(e, page, number, offset, &d);
 }
 
+/* The work in progress may be charged to a counter set; the doorbell is not. */
+void qrnic_doorbell_write_nested(QrnicEngine *e, uint32_t number,
+                                 unsigned offset, unsigned size, uint64_t value)
+{
+    QrnicCounterSet *before = qrnic_charge_to(e, NULL);
+
+    qrnic_doorbell_write(e, number, offset, size, value);
+    qrnic_charge_to(e, before);
+}
+
 void qrnic_doorbell_event(QrnicEngine *e, uint32_t number)
 {
     QrnicDbPage *page = qrnic_db_page_get(e, number);
