@@ -439,6 +439,27 @@ def assign_operations(events):
             last[device] = event.operation
 
 
+def stopped_event(device, stop, number, names):
+    """Returns the event of the property "stopped" of a device (chapter Captures, section Slow motion)."""
+    kind = stop["kind"]
+    values = {key: stop[key] for key in ("object", "index", "qp", "type", "wqe", "psn", "vector", "offset") if key in stop}
+    sent = kind != "frame-received" and kind != "doorbell"
+    packet = Packet(number, 0, stop["time"], b"", "", sent)
+    if kind.startswith("frame-"):
+        event = Event(packet, device, "wire" if sent else "peer", "frame", values)
+    elif kind in ("doorbell", "interrupt"):
+        event = Event(packet, device, kind, kind, values)
+    elif kind in USES:
+        event = Event(packet, device, USES[kind], kind, values)
+    else:
+        raise CaptureError(f"the device is of another version: it stops at '{kind}'")
+    event.data, event.bytes = bytes.fromhex(stop.get("data", "")), stop.get("length", 0)
+    event.address, event.writes, event.failed = stop.get("address", 0), stop.get("write", kind == "doorbell"), stop.get("failed", False)
+    event.bth = bth_offset(event.data) if event.kind == "frame" else None
+    event.text = text_of(event, names)
+    return event
+
+
 def read(paths, partial=False):
     """Returns the devices of the captures, and all their events in the order of time."""
     devices, names = [], Names()

@@ -181,6 +181,7 @@ TABLE = {
     "make watch": Run("qtest"),
     "make watch OP=read": Run("qtest"),
     "tools/watch --length 3000 --raw write": Run("qtest"),
+    "tools/step --live --qp 18": Covered("tests/qtest/timeline_test.py", '"--live"', "the test presses the keys on a terminal of its own"),
     "tools/guest --qemu-arg=-d --qemu-arg=guest_errors --qemu-arg=-trace --qemu-arg='qrnic_*' --logs logs -c 'ibv_devinfo'": Run("boot"),
     "head -n 3 logs/guest1.qemu.log": Run("boot"),
     "tools/guest --strict -c 'echo WARNING: a test >/dev/kmsg'": Run("boot", status=123),
@@ -230,6 +231,9 @@ TABLE = {
         reason="QEMU connects to a device and stops at the monitor's prompt; guest job 10-device uses these options"),
     "tools/device --socket q.sock --cable c0 --trace 'qrnic_process_*'": Run(
         "boot", edit=(("tools/device", "timeout 20 tools/device"),), status=124, reason="the device runs until it is ended"),
+    "tools/device --socket q.sock --cable c0 --qmp qmp.sock": Run(
+        "boot", edit=(("tools/device", "timeout 2 tools/device"),), status=124, reason="the device runs until it is ended"),
+    "tools/step --live qmp.sock": Covered("tests/qtest/timeline_test.py", '"--live"', "the test presses the keys on a terminal of its own"),
     "tools/bench --scope cable --metric process":
         Covered("tests/guest/bench_test.py", '"--metric", "process"', "topic 81-bench runs the metric with a replacement of the guests"),
     # networks.md

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 import capturelib  # noqa: E402
 import tap  # noqa: E402
+from guestlib import qmp  # noqa: E402
 
 # Charts, with the number of lost frames and of retransmissions
 CHARTS = {"rc-send": (0, 0), "rdma-read": (0, 0), "lost-packet": (1, 2), "lost-response": (0, 1), "rnr": (0, 2), "arming-race": (0, 0)}
@@ -101,12 +102,18 @@ def chart_problems(folder, name):
     return problems
 
 
-def message(folder):
-    """Captures a SEND of three packets at both devices."""
+def watch(*words):
+    """Starts qrnic-watch."""
     asked = subprocess.run([ROOT / "tools" / "build-qemu", "--print-build"], stdout=subprocess.PIPE, text=True, check=True)
     build = Path(asked.stdout.strip())
-    subprocess.run([build / "tests/qtest/qrnic/qrnic-watch", "send", "2500", folder], cwd=build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL, env={"QTEST_QEMU_BINARY": "./qemu-system-x86_64", "PATH": "/usr/bin:/bin"}, timeout=120, check=True)
+    return subprocess.Popen([build / "tests/qtest/qrnic/qrnic-watch", *words], cwd=build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL, env={"QTEST_QEMU_BINARY": "./qemu-system-x86_64", "PATH": "/usr/bin:/bin"})
+
+
+def message(folder):
+    """Captures a SEND of three packets at both devices."""
+    if watch("send", "2500", folder).wait(120):
+        raise subprocess.SubprocessError("qrnic-watch failed")
     return folder / "sender.pcapng", folder / "receiver.pcapng"
 
 
@@ -270,6 +277,51 @@ def step_problems(*words):
     return problems[:2] + screen.close(0)
 
 
+# The events of a SEND at the sender, and a part of the drawing after each of them. The interrupt is left out, because the
+# driver ends after it.
+LIVE = (("doorbell: SQ 2, index 1", "[#]"), ("read doorbell record of queue 2",), ("read WQE 2[0]: SEND", "producer 1, consumer 0"),
+        ("read 256 bytes of data",), ("SEND Only, PSN 4097",), ("ACK, PSN 4097",), ("write CQE 1[0]: SUCCESS", "producer 1, consumer 1"),
+        ("write EQE 1[0]", "step 8 of 8, live"))
+
+
+def live_problems(folder):
+    """Steps through a SEND of a running device, and looks back. The driver waits for the device meanwhile."""
+    socket = folder / "qmp.sock"
+    guest = watch("send", "256", folder, socket)
+    end, query = time.monotonic() + 60, {"execute": "qom-get", "arguments": {"path": "/machine/peripheral/qrnic", "property": "stopped"}}
+    # The device stops at the doorbell of the SEND, and waits for the tool.
+    while '"doorbell"' not in qmp.execute(str(socket), query) and guest.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    screen, problems = Terminal("--live", socket, "--device", "qrnic"), []
+    for number, texts_of_step in enumerate(LIVE):
+        if number:
+            screen.press(" ")
+        problems += screen.shows("-> qrnic", *texts_of_step)
+        if problems:
+            break
+    screen.press("b")
+    problems += screen.shows("step 7 of 8, live")
+    screen.press("q")
+    problems += screen.close(0)
+    try:
+        problems += [] if guest.wait(60) == 0 else ["the driver failed"]
+    except subprocess.TimeoutExpired:
+        guest.kill()
+        problems.append("the device did not continue after the end of step")
+    return problems[:3]
+
+
+def live_errors(folder):
+    """Tests a socket that does not exist, and options that exclude each other"""
+    for words, text, status in (((folder / "nothing.sock",), "No such file", 1), ((folder / "nothing.sock", "x.pcapng"), "exclude each other", 2)):
+        screen = Terminal("--live", *words)
+        yield from screen.shows(text)
+        yield from screen.close(status)
+    screen = Terminal("--device", "qrnic")
+    yield from screen.shows("--device requires --live")
+    yield from screen.close(2)
+
+
 def step_errors(folder):
     screen = Terminal(folder / "empty.pcapng")
     problems = screen.shows("step: ", "is empty")
@@ -292,6 +344,8 @@ def tests(folder):
     yield "step: a captured message, forward and back", step_problems("--qp", "2", *pair)
     yield "step: without a capture", step_problems("--qp", "2")
     yield "step: an empty capture, and no terminal", step_errors(folder)
+    yield "step: a running device", live_problems(folder)
+    yield "step: errors of a running device", list(live_errors(folder))
     yield "timeline: random bytes", nonsense(folder, folder / "rc-send.pcapng")
 
 

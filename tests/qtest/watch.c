@@ -81,18 +81,22 @@ static void address_set(End *e)
 /*
  * Starts one device. unused: number of queue pairs to create first, so that the
  * numbers of both sides differ.
+ *
+ * socket: of a QMP server, or NULL
  */
 static void end_start(End *e, const char *directory, int wire,
-                      const Operation *op, unsigned unused)
+                      const Operation *op, unsigned unused, const char *socket)
 {
+    g_autofree char *qmp = socket ?
+        g_strdup_printf("-qmp unix:%s,server=on,wait=off", socket) : NULL;
     g_autofree char *properties = g_strdup_printf(
         "mac=%02x:%02x:%02x:%02x:%02x:%02x,netdev=wire,capture=%s/%s.pcapng "
         "-netdev dgram,id=wire,local.type=fd,local.str=%d "
-        "-msg timestamp=on -D %s/%s.trace -trace qrnic_*",
+        "-msg timestamp=on -D %s/%s.trace -trace qrnic_* %s",
         (uint8_t)e->mac[0], (uint8_t)e->mac[1], (uint8_t)e->mac[2],
         (uint8_t)e->mac[3], (uint8_t)e->mac[4], (uint8_t)e->mac[5], directory,
         e->name, wire,
-        directory, e->name);
+        directory, e->name, qmp ?: "");
 
     e->d = device_start_on(properties, false, false);
     eq_create(e->d, &e->eq, QRNIC_EQ_COMPLETION, 1, 4);
@@ -206,9 +210,9 @@ int main(int argc, char **argv)
     End *end;
     int pair[2];
 
-    if (argc != 4) {
-        fprintf(stderr, "usage: qrnic-watch OPERATION LENGTH DIRECTORY; "
-                "tools/watch runs it\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: qrnic-watch OPERATION LENGTH DIRECTORY "
+                "[SOCKET]; tools/watch runs it\n");
         return 2;
     }
     for (unsigned i = 0; i < ARRAY_SIZE(operations); i++) {
@@ -225,8 +229,8 @@ int main(int argc, char **argv)
     length = op->length ?: length;
     setlinebuf(stdout);
     g_assert_cmpint(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), ==, 0);
-    end_start(&a, argv[3], pair[0], op, 0);
-    end_start(&b, argv[3], pair[1], op, 2);
+    end_start(&a, argv[3], pair[0], op, 0, argv[4]);
+    end_start(&b, argv[3], pair[1], op, 2, NULL);
     end_connect(&a, &b, op, SENDER_PSN, RECEIVER_PSN);
     end_connect(&b, &a, op, RECEIVER_PSN, SENDER_PSN);
     fill(&a, ours, length, 1);
@@ -242,6 +246,10 @@ int main(int argc, char **argv)
     step(&b, "begin", "qp=%u key=0x%x memory=0x%" PRIx64 " rq=0x%" PRIx64
          " record=0x%" PRIx64 " cq=0x%" PRIx64 " eq=0x%" PRIx64, b.qp.number,
          b.mr.key, b.mr.memory, b.qp.rq, b.qp.rq_record, b.cq.ring, b.eq.ring);
+    if (argv[4]) {
+        /* The device waits at its first event until a QMP client continues. */
+        stop_at(a.d, "doorbell");
+    }
     post(&a, &b, op, length);
     if (op->receives) {
         complete(&b);
