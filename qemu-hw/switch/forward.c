@@ -20,12 +20,13 @@
 #include "cable/cable.h"
 #include "cable/capture.h"
 #include "switch/forward.h"
+#include "switch/rules.h"
 #include "switch/stations.h"
 
 /* Frames of a port in a run */
 #define BUDGET 64
 /* Time during which no port waits for a port that exceeded the patience */
-#define HASTE_MS 1000
+#define SLOW_MS 1000
 
 /* Limits of known addresses: of all ports, and of one port at least */
 #define STATIONS 4096
@@ -56,9 +57,7 @@ typedef struct Port {
     bool up;
     bool pending;               /* may have frames */
     bool touched;               /* its peer may have requested an event */
-    bool full;                  /* had no room at the last look */
-    int64_t full_ms;            /* time at which it became full */
-    int64_t haste_ms;           /* no port waits for it until then */
+    QrnicPatience patience;     /* in ms; full: no room at the last check */
     struct Port *awaits;        /* full port that the frame waits for */
     size_t len;                 /* size of the frame; 0: no frame */
     uint8_t frame[QRNIC_CABLE_FRAME];
@@ -83,8 +82,8 @@ struct QrnicSwitch {
  */
 static bool is_full(Port *p)
 {
-    p->full = p->full && !qrnic_cable_room(p->cable);
-    return p->full;
+    p->patience.full = p->patience.full && !qrnic_cable_room(p->cable);
+    return p->patience.full;
 }
 
 static void deliver(QrnicSwitch *s, Port *to, const uint8_t *frame, size_t len)
@@ -99,18 +98,13 @@ static void deliver(QrnicSwitch *s, Port *to, const uint8_t *frame, size_t len)
     to->counters.out++;
     to->counters.out_bytes += len;
     to->touched = true;
-    to->full = !qrnic_cable_send(to->cable, frame, len);
-    to->full_ms = s->now_ms;
+    to->patience.full = !qrnic_cable_send(to->cable, frame, len);
+    to->patience.since = s->now_ms;
 }
 
-/*
- * Returns true if senders shall wait for a port: it is full, but has accepted a
- * frame recently.
- */
 static bool worth_waiting(const QrnicSwitch *s, const Port *to)
 {
-    return to->full && s->now_ms < to->full_ms + s->patience_ms &&
-           s->now_ms >= to->haste_ms;
+    return qrnic_patience_waits(&to->patience, s->now_ms, s->patience_ms);
 }
 
 static void flood(QrnicSwitch *s, Port *from)
@@ -123,17 +117,6 @@ static void flood(QrnicSwitch *s, Port *from)
     }
 }
 
-/*
- * Returns true for an address that a bridge must not forward (IEEE 802.1Q,
- * table 8-1).
- */
-static bool of_this_hop(const uint8_t *address)
-{
-    static const uint8_t group[] = { 0x01, 0x80, 0xc2, 0x00, 0x00 };
-
-    return !memcmp(address, group, sizeof(group)) && address[5] < 0x10;
-}
-
 /* Forwards the frame of a port. Returns false if the frame must wait. */
 static bool forward(QrnicSwitch *s, Port *from)
 {
@@ -141,7 +124,7 @@ static bool forward(QrnicSwitch *s, Port *from)
                  qrnic_stations_find(s->stations, from->frame, s->now_ms);
     Port *to = number < 0 ? NULL : &s->ports[number];
 
-    if (of_this_hop(from->frame)) {
+    if (qrnic_address_is_one_hop(from->frame)) {
         from->counters.own++;
     } else if (!to) {
         flood(s, from);
@@ -152,8 +135,8 @@ static bool forward(QrnicSwitch *s, Port *from)
         from->awaits = to;
         return false;
     } else {
-        if (to->full && s->now_ms >= to->haste_ms) {
-            to->haste_ms = s->now_ms + HASTE_MS;
+        if (to->patience.full &&
+            qrnic_patience_exceeded(&to->patience, s->now_ms, SLOW_MS)) {
             trace_qrnic_switch_slow(to->number + 1);
         }
         deliver(s, to, from->frame, from->len);
@@ -252,7 +235,7 @@ static void plan(QrnicSwitch *s)
         if (can_run(s, p)) {
             more = true;
         } else if (p->pending) {
-            end = MIN(end, p->awaits->full_ms + s->patience_ms);
+            end = MIN(end, p->awaits->patience.since + s->patience_ms);
         }
     }
     if (more) {
@@ -310,7 +293,7 @@ static void port_link(void *opaque)
 
     p->up = qrnic_cable_link(p->cable);
     p->counters.links += p->up;
-    p->full = false;
+    p->patience.full = false;
     p->pending = true;
     if (!p->up) {
         qrnic_stations_forget(p->owner->stations, p->number);
