@@ -2,17 +2,20 @@
  * qrnic embedded switch: forwards frames between the functions of an adapter
  * and its wire
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * Port 0 is the uplink (the wire), port 1 the physical function (PF), and port
  * 2 + i the virtual function (VF) i. The owner creates one switch, configures
  * the ports for the PF, and plugs each port while its function exists. A
  * function sends with qrnic_eswitch_send(), which only queues the frame. All
  * frames are forwarded in qrnic_eswitch_run(). The switch knows no device and
- * no engine, and reaches the world only through QrnicEswitchOps. All functions
- * are called from one thread. qrnic_eswitch_run() is not nested. An operation
- * may call any function except qrnic_eswitch_run(), qrnic_eswitch_timer() and
- * qrnic_eswitch_free(). Manual, chapter "Virtual functions".
+ * no engine, and reaches the world only through QrnicEswitchOps.
  *
- * SPDX-License-Identifier: GPL-2.0-or-later
+ * All functions are called from one thread. qrnic_eswitch_run() is not nested.
+ * An operation may call any function except qrnic_eswitch_run() and
+ * qrnic_eswitch_free(). Manual, chapter "Virtual functions".
  */
 
 #ifndef QRNIC_ESWITCH_H
@@ -120,8 +123,8 @@ typedef struct QrnicEswitchFilter {
 } QrnicEswitchFilter;
 
 /*
- * Counters of a port, in frames unless the name says bytes. TX counts frames
- * that the port sends, RX counts frames that it receives.
+ * Counters of a port, in frames unless the name has another unit. TX counts
+ * frames that the port sends, RX counts frames that it receives.
  */
 typedef enum QrnicEswitchCount {
     QRNIC_ESWITCH_TX_FRAMES,    /* forwarded to at least one port */
@@ -176,8 +179,7 @@ void qrnic_eswitch_free(QrnicEswitch *sw);
  * @sw: the switch
  * @port: any port
  *
- * Begins to forward frames from and to the port. Has no effect if the port is
- * plugged.
+ * Begins to forward frames from and to the port, unless it is plugged already.
  */
 void qrnic_eswitch_plug(QrnicEswitch *sw, unsigned port);
 /**
@@ -194,9 +196,11 @@ void qrnic_eswitch_unplug(QrnicEswitch *sw, unsigned port);
  * @sw: the switch
  * @port: a port whose function is reset
  *
- * Drops all queued frames from and to the port, and clears its receive filter.
- * A stopped sender may send again, without notice. A busy port is no longer
- * busy. The configuration of the PF and the counters are kept.
+ * Drops all frames in the queues of the port, and clears its receive filter.
+ * Frames that the port has sent may still be in the queues of other ports. A
+ * stopped sender may send at once. A busy port is no longer busy. The switch
+ * keeps the configuration, the counters, the token bucket of the rate, and the
+ * fact that the port is slow.
  */
 void qrnic_eswitch_reset_port(QrnicEswitch *sw, unsigned port);
 /**
