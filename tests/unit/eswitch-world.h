@@ -25,7 +25,7 @@
 #define ADDRESS(port) (0x020000000000ull + (port))
 #define STATION 0x025500000000ull
 #define GROUP 0x01005e000000ull
-#define EVERYBODY 0xffffffffffffull
+#define BROADCAST 0xffffffffffffull
 
 typedef struct Frame {
     size_t len;

@@ -256,7 +256,7 @@ static uint64_t random_address(Test *t)
 {
     switch (below(t, 12)) {
     case 0:
-        return EVERYBODY;
+        return BROADCAST;
     case 1:
     case 2:
         return GROUP + below(t, 4);
@@ -542,13 +542,13 @@ static void run_hostile(uint32_t seed)
 
 static void run_rounds(void (*run)(uint32_t seed), unsigned rounds)
 {
-    const char *seed = getenv("QRNIC_SEED"), *n = getenv("QRNIC_ROUNDS");
+    const char *seed = g_getenv("QRNIC_SEED"), *n = g_getenv("QRNIC_ROUNDS");
 
     if (seed) {
-        run(strtoul(seed, NULL, 0));
+        run(g_ascii_strtoull(seed, NULL, 0));
         return;
     }
-    rounds = n ? strtoul(n, NULL, 0) : rounds;
+    rounds = n ? g_ascii_strtoull(n, NULL, 0) : rounds;
     for (unsigned i = 0; i < rounds; i++) {
         g_test_message("seed %u", i);
         run(i);

@@ -258,7 +258,7 @@ static void test_broadcast_full(void)
 
     w->keep = false;
     block(w, VF(0), VF(1));
-    send_size(w, VF(2), EVERYBODY, 64);
+    send_size(w, VF(2), BROADCAST, 64);
     world_run(w);
     g_assert_cmpuint(w->frames[UPLINK], ==, 1);
     g_assert_cmpuint(w->frames[PF], ==, 1);
@@ -413,7 +413,7 @@ static void test_share_uplink(void)
 static void test_share_flood(void)
 {
     static const Flood kinds[] = {
-        { EVERYBODY, 9000, true }, { EVERYBODY, 60, true },
+        { BROADCAST, 9000, true }, { BROADCAST, 60, true },
         { STATION, 60, true }, { ADDRESS(VF(62)), 9000, true },
         { ADDRESS(VF(1)), 60, true }, { 0x0180c2000001ull, 60, true },
         { ADDRESS(VF(0)), 1500, true },
@@ -525,7 +525,7 @@ static void test_budget(void)
     w->keep = false;
     for (unsigned i = 0; i < 20; i++) {
         for (unsigned port = 0; port < VF(MANY); port++) {
-            fill(w, port, EVERYBODY, 60);
+            fill(w, port, BROADCAST, 60);
         }
         world_run(w);
     }

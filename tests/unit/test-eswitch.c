@@ -94,7 +94,7 @@ static void test_broadcast(void)
     World *w = world_new(VFS);
 
     for (unsigned from = 0; from < VF(VFS); from++) {
-        send_now(w, from, EVERYBODY, from ? ADDRESS(from) : STATION);
+        send_now(w, from, BROADCAST, from ? ADDRESS(from) : STATION);
         expect_ports(w, from ? FUNCTIONS & ~bit(from) : FUNCTIONS, from);
     }
     g_assert_cmpuint(count(w, VF(2), QRNIC_ESWITCH_TX_BROADCAST), ==, 1);
@@ -230,9 +230,9 @@ static void test_spoof(void)
     set_spoof_check(w, VF(0), true);
     send_and_drop(w, VF(0), simple(ADDRESS(PF), ADDRESS(VF(1))),
                   QRNIC_ESWITCH_TX_DROP_SPOOF);
-    send_and_drop(w, VF(0), simple(EVERYBODY, STATION),
+    send_and_drop(w, VF(0), simple(BROADCAST, STATION),
                   QRNIC_ESWITCH_TX_DROP_SPOOF);
-    send_and_drop(w, VF(0), simple(EVERYBODY, 0), QRNIC_ESWITCH_TX_DROP_SPOOF);
+    send_and_drop(w, VF(0), simple(BROADCAST, 0), QRNIC_ESWITCH_TX_DROP_SPOOF);
     for (unsigned i = 0; i < 48; i++) {
         if (i != 40) {
             send_and_drop(w, VF(0), simple(ADDRESS(PF),
@@ -258,7 +258,7 @@ static void test_group_source(void)
 
     send_and_drop(w, VF(0), simple(ADDRESS(PF), GROUP),
                   QRNIC_ESWITCH_TX_DROP_SOURCE);
-    send_and_drop(w, UPLINK, simple(ADDRESS(PF), EVERYBODY),
+    send_and_drop(w, UPLINK, simple(ADDRESS(PF), BROADCAST),
                   QRNIC_ESWITCH_TX_DROP_SOURCE);
     world_free(w);
 }
@@ -282,9 +282,9 @@ static void test_vlan(void)
     send_now(w, VF(0), ADDRESS(VF(2)), ADDRESS(VF(0)));
     expect_ports(w, 0, true);
     /* Ports without VLAN receive all frames with their tags. */
-    send_now(w, VF(0), EVERYBODY, ADDRESS(VF(0)));
-    expect(w, PF, frame_new(EVERYBODY, ADDRESS(VF(0)), 3 << 13 | 100, 68, 1));
-    expect(w, VF(1), frame_new(EVERYBODY, ADDRESS(VF(0)), -1, 64, 1));
+    send_now(w, VF(0), BROADCAST, ADDRESS(VF(0)));
+    expect(w, PF, frame_new(BROADCAST, ADDRESS(VF(0)), 3 << 13 | 100, 68, 1));
+    expect(w, VF(1), frame_new(BROADCAST, ADDRESS(VF(0)), -1, 64, 1));
     expect_ports(w, bit(VF(3)), true);
     g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_TX_BYTES), ==, 4 * 64);
     g_assert_cmpuint(count(w, VF(1), QRNIC_ESWITCH_RX_BYTES), ==, 2 * 64);
@@ -358,7 +358,7 @@ static void test_tagged(void)
     set_vlan(w, VF(0), 100, 0);
     for (unsigned i = 0; i < ARRAY_SIZE(types); i++) {
         for (unsigned vlan = 0; vlan <= 4095; vlan += 65) {
-            Frame *f = frame_new(EVERYBODY, ADDRESS(VF(0)), vlan, 100, 0);
+            Frame *f = frame_new(BROADCAST, ADDRESS(VF(0)), vlan, 100, 0);
 
             stw_be_p(f->data + 12, types[i]);
             send_and_drop(w, VF(0), f, QRNIC_ESWITCH_TX_DROP_TAGGED);
@@ -462,7 +462,7 @@ static void test_link_auto(void)
     set_link(w, VF(3), QRNIC_ESWITCH_LINK_ENABLE);
     send_now(w, VF(1), ADDRESS(VF(3)), ADDRESS(VF(1)));
     expect_ports(w, bit(VF(3)), false);
-    send_now(w, VF(1), EVERYBODY, ADDRESS(VF(1)));
+    send_now(w, VF(1), BROADCAST, ADDRESS(VF(1)));
     expect_ports(w, bit(VF(3)), false);
     g_assert_cmpuint(count(w, UPLINK, QRNIC_ESWITCH_RX_DROP_LINK), ==, 1);
     g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_DROP_LINK), ==, 1);
@@ -640,7 +640,7 @@ static void test_unplug(void)
     g_assert_false(qrnic_eswitch_link(w->sw, VF(0)));
     send_now(w, VF(1), ADDRESS(VF(0)), ADDRESS(VF(1)));
     expect_ports(w, 0, true);
-    send_now(w, UPLINK, EVERYBODY, STATION);
+    send_now(w, UPLINK, BROADCAST, STATION);
     expect_ports(w, FUNCTIONS & ~bit(VF(0)), false);
     send_and_drop(w, UPLINK, simple(GROUP, STATION),
                   QRNIC_ESWITCH_TX_DROP_NOBODY);
@@ -695,7 +695,7 @@ static void test_inside_reset(void)
 
     w->inside = inside_reset;
     for (unsigned i = 0; i < 20; i++) {
-        send_frame(w, VF(1), simple(EVERYBODY, ADDRESS(VF(1))));
+        send_frame(w, VF(1), simple(BROADCAST, ADDRESS(VF(1))));
         send_frame(w, UPLINK, simple(ADDRESS(VF(0)), STATION));
     }
     world_run(w);
@@ -721,7 +721,7 @@ static void test_inside_unplug(void)
     World *w = world_new(VFS);
 
     w->inside = inside_unplug;
-    send_frame(w, VF(1), simple(EVERYBODY, ADDRESS(VF(1))));
+    send_frame(w, VF(1), simple(BROADCAST, ADDRESS(VF(1))));
     world_run(w);
     expect_nothing(w);
     g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_DROP_LINK), ==, 1);
@@ -765,8 +765,8 @@ static void test_free_queued(void)
 
     world_room(w, VF(0), 0);
     send_now(w, VF(1), ADDRESS(VF(0)), ADDRESS(VF(1)));
-    send_now(w, VF(1), EVERYBODY, ADDRESS(VF(1)));
-    send_frame(w, VF(2), simple(EVERYBODY, ADDRESS(VF(2))));
+    send_now(w, VF(1), BROADCAST, ADDRESS(VF(1)));
+    send_frame(w, VF(2), simple(BROADCAST, ADDRESS(VF(2))));
     before = w->deliveries;
     for (unsigned i = 0; i < VF(VFS); i++) {
         g_queue_clear_full(&w->received[i], g_free);
