@@ -62,6 +62,7 @@ void qrnic_eswitch_plug(QrnicEswitch *sw, unsigned port)
 {
     trace_qrnic_eswitch_plug(sw->name, port, true);
     sw->port[port].plugged = true;
+    qrnic_eswitch_shares_changed(sw);
 }
 
 void qrnic_eswitch_reset_port(QrnicEswitch *sw, unsigned port)
@@ -81,6 +82,7 @@ void qrnic_eswitch_unplug(QrnicEswitch *sw, unsigned port)
 {
     trace_qrnic_eswitch_plug(sw->name, port, false);
     sw->port[port].plugged = false;
+    qrnic_eswitch_shares_changed(sw);
     qrnic_eswitch_reset_port(sw, port);
 }
 
@@ -189,6 +191,7 @@ QrnicEswitchResult qrnic_eswitch_configure(QrnicEswitch *sw, unsigned port,
     }
     p->config = *config;
     p->mac = qrnic_eswitch_key(mac);
+    qrnic_eswitch_shares_changed(sw);
     /* A sender may wait for a rate, a VLAN or a port that has changed. */
     qrnic_eswitch_kick(sw);
     link_changed(sw, p, was);

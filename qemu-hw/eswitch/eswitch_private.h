@@ -16,7 +16,7 @@
  * - A port that is not plugged has no queued frame and an empty filter.
  * - A busy port has received no frame since its last qrnic_eswitch_ready().
  * - A frame has one reference (users) for each queue in which it is.
- * - A sender that waits in an inbox has frames, and a rest of its quantum.
+ * - A sender that waits in an inbox has frames.
  */
 
 #ifndef QRNIC_ESWITCH_PRIVATE_H
@@ -128,6 +128,7 @@ struct QrnicEswitch {
     bool wire;                  /* the link of the wire is up */
     bool kicked;
     unsigned next;              /* function that is served next */
+    uint32_t top_mbps;          /* highest minimum rate of a plugged function */
     int64_t run_ns;             /* time of the last run */
     int64_t waited_ns;          /* time of waiting; see QRNIC_ESWITCH_STEP_NS */
     int64_t armed;              /* deadline of the timer */
@@ -319,5 +320,12 @@ QrnicEswitchRoute qrnic_eswitch_route(QrnicEswitch *sw, QrnicEswitchPort *from,
  * a function could exceed its rate by resetting itself.
  */
 void qrnic_eswitch_sender_reset(QrnicEswitchPort *p);
+/**
+ * qrnic_eswitch_shares_changed:
+ * @sw: the switch
+ *
+ * Called when a function was plugged, unplugged or configured.
+ */
+void qrnic_eswitch_shares_changed(QrnicEswitch *sw);
 
 #endif

@@ -8,11 +8,12 @@
  * qrnic_eswitch_send() queues frames at their senders. qrnic_eswitch_run()
  * serves the functions in a circle, and the uplink before each of them. The
  * method is deficit round robin. In each round a sender may cause work for one
- * quantum, and a larger frame is paid in later rounds. The work of a frame is
- * its bytes and OVERHEAD for each receiver, because a sender of broadcasts must
- * pay for the copies. A sender waits if its rate is exhausted, or if the
- * receiver of its first frame has no room. Manual, chapter "Virtual functions",
- * section "Shares and limits".
+ * quantum, and a larger frame is paid in later rounds. The quanta are in
+ * proportion to the minimum rates. The work of a frame is its bytes and
+ * OVERHEAD for each receiver, because a sender of broadcasts must pay for the
+ * copies. A sender waits if its rate is exhausted, or if the receiver of its
+ * first frame has no room. Manual, chapter "Virtual functions", section "Shares
+ * and limits".
  */
 
 #include "qemu/osdep.h"
@@ -23,6 +24,7 @@
 /* Work of a run, of one round of a function, and of a frame without bytes */
 #define RUN_BUDGET (256 << 10)
 #define QUANTUM (16 << 10)
+#define QUANTUM_MIN (1 << 10)
 #define OVERHEAD 256
 
 /*
@@ -269,35 +271,68 @@ static void forward(QrnicEswitch *sw, QrnicEswitchPort *from,
     }
 }
 
-/*
- * Forwards or drops the first frame of a sender. Returns the work, or 0 if the
- * frame must wait.
- */
-static unsigned forward_first(QrnicEswitch *sw, QrnicEswitchPort *from)
+static QrnicEswitchClass class_of(const QrnicEswitchPort *from)
 {
-    QrnicEswitchFrame *f = qrnic_eswitch_queue_first(&from->tx);
-    QrnicEswitchRoute r = qrnic_eswitch_route(sw, from, f);
-    QrnicEswitchClass class = qrnic_eswitch_is_uplink(from) ?
-                              QRNIC_ESWITCH_OF_WIRE :
-                              QRNIC_ESWITCH_OF_FUNCTIONS;
-    unsigned work = MAX(receivers(&r), 1) * (f->len + OVERHEAD);
+    return qrnic_eswitch_is_uplink(from) ? QRNIC_ESWITCH_OF_WIRE :
+                                           QRNIC_ESWITCH_OF_FUNCTIONS;
+}
+
+/*
+ * Routes the first frame of a sender. Returns true if the frame must wait for
+ * the rate of the sender, or for room.
+ */
+static bool first_waits(QrnicEswitch *sw, QrnicEswitchPort *from,
+                        QrnicEswitchRoute *r)
+{
     int64_t permitted = rate_permits_at(from);
 
-    if (receivers(&r) && permitted > sw->run_ns) {
+    *r = qrnic_eswitch_route(sw, from, qrnic_eswitch_queue_first(&from->tx));
+    if (receivers(r) && permitted > sw->run_ns) {
         stop_waiting(from);
         from->wait_until = permitted;
-        return 0;
+        return true;
     }
-    if (waits_for_room(sw, from, &r, class)) {
-        return 0;
-    }
-    f = qrnic_eswitch_queue_pop(&from->tx);
-    forward(sw, from, f, &r, class);
+    return waits_for_room(sw, from, r, class_of(from));
+}
+
+/* Forwards or drops the first frame of a sender. Returns the work. */
+static int64_t forward_first(QrnicEswitch *sw, QrnicEswitchPort *from,
+                             const QrnicEswitchRoute *r)
+{
+    QrnicEswitchFrame *f = qrnic_eswitch_queue_pop(&from->tx);
+    int64_t work = MAX(receivers(r), 1) * (f->len + OVERHEAD);
+
+    forward(sw, from, f, r, class_of(from));
     qrnic_eswitch_frame_put(f);
     return work;
 }
 
 /* Runs */
+
+void qrnic_eswitch_shares_changed(QrnicEswitch *sw)
+{
+    sw->top_mbps = 0;
+    for (unsigned i = QRNIC_ESWITCH_PF; i < sw->count; i++) {
+        const QrnicEswitchPort *p = &sw->port[i];
+
+        if (p->plugged) {
+            sw->top_mbps = MAX(sw->top_mbps, p->config.min_mbps);
+        }
+    }
+}
+
+/*
+ * Returns the work of a sender in one round. The functions share in proportion
+ * to their minimum rates, because the rate of the wire is not known.
+ */
+static int64_t quantum(const QrnicEswitch *sw, const QrnicEswitchPort *p)
+{
+    if (!sw->top_mbps || qrnic_eswitch_is_uplink(p)) {
+        return QUANTUM;
+    }
+    return MAX(QUANTUM_MIN,
+               (int64_t)QUANTUM * p->config.min_mbps / sw->top_mbps);
+}
 
 /*
  * Delivers queued frames of a receiver, up to a quantum. Returns true if there
@@ -323,35 +358,36 @@ static bool serve_receiver(QrnicEswitch *sw, QrnicEswitchPort *p,
 }
 
 /*
- * Forwards frames of a sender, up to a quantum. A sender that must wait for
- * room keeps the rest of its quantum. Returns false if the sender has no frame,
- * or its first frame must wait.
+ * Forwards frames of a sender, up to a quantum. The sender gets the quantum
+ * when its first frame need not wait. Otherwise a sender could pay for a large
+ * frame while all others wait for the same room. A sender that must wait later
+ * keeps the rest of its quantum. Returns false if nothing happened.
  */
 static bool serve_sender(QrnicEswitch *sw, QrnicEswitchPort *p, int64_t *budget)
 {
-    bool any = false;
+    int64_t share = quantum(sw, p), work;
+    bool granted = p->resumes, any = false;
+    QrnicEswitchRoute r;
 
     p->wait_until = QRNIC_ESWITCH_NEVER;
-    if (!p->resumes) {
-        p->deficit = MIN(p->deficit + QUANTUM, QUANTUM);
-    }
-    p->resumes = false;
-    if (p->deficit <= 0) {
-        return p->tx.count > 0;
-    }
-    while (p->tx.count && p->deficit > 0 && *budget > 0) {
-        unsigned work = forward_first(sw, p);
-
-        if (!work) {
+    while (p->tx.count && *budget > 0 && !first_waits(sw, p, &r)) {
+        any = true;
+        if (!granted) {
+            granted = true;
+            p->deficit = MIN(p->deficit + share, share);
+        }
+        if (p->deficit <= 0) {
             break;
         }
-        any = true;
+        work = forward_first(sw, p, &r);
         p->deficit -= work;
         *budget -= work;
     }
-    p->resumes = p->tx.count && p->deficit > 0 &&
-                 (p->waits || *budget <= 0);
-    if (!p->resumes) {
+    p->resumes = granted && p->tx.count && p->deficit > 0;
+    if (!p->tx.count) {
+        p->deficit = MIN(p->deficit + share, 0);
+    }
+    if (!p->tx.count || (granted && p->deficit <= 0)) {
         /* Others that wait for the same room are next. */
         stop_waiting(p);
     }

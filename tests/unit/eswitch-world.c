@@ -269,6 +269,14 @@ void set_rate(World *w, unsigned port, uint32_t max_mbps)
     configure(w, port, c);
 }
 
+void set_min_rate(World *w, unsigned port, uint32_t min_mbps)
+{
+    QrnicEswitchConfig c = config_of(w, port);
+
+    c.min_mbps = min_mbps;
+    configure(w, port, c);
+}
+
 void set_link(World *w, unsigned port, QrnicEswitchLink link)
 {
     QrnicEswitchConfig c = config_of(w, port);

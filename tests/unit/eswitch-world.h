@@ -101,6 +101,7 @@ void set_vlan(World *w, unsigned port, uint16_t vlan, uint8_t priority);
 void set_trust(World *w, unsigned port, bool trust);
 void set_spoof_check(World *w, unsigned port, bool check);
 void set_rate(World *w, unsigned port, uint32_t max_mbps);
+void set_min_rate(World *w, unsigned port, uint32_t min_mbps);
 void set_link(World *w, unsigned port, QrnicEswitchLink link);
 /* Sets a filter with up to two addresses; 0: none. */
 void set_filter(World *w, unsigned port, bool promiscuous, uint64_t first,

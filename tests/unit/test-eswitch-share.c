@@ -375,6 +375,22 @@ static void flood_runs(World *w, const Flood *floods, unsigned ports,
     }
 }
 
+/* Returns the work that a sender has caused: see OVERHEAD of schedule.c. */
+static uint64_t work_of(const World *w, unsigned port)
+{
+    return count(w, port, QRNIC_ESWITCH_TX_BYTES) +
+           256 * count(w, port, QRNIC_ESWITCH_TX_FRAMES);
+}
+
+static void flood_slow_uplink(World *w, const Flood *floods, unsigned ports,
+                              unsigned runs)
+{
+    for (unsigned i = 0; i < runs; i++) {
+        world_room(w, UPLINK, 20);
+        flood_runs(w, floods, ports, 1);
+    }
+}
+
 /*
  * Tests that all functions get the same bytes of a slow uplink, if their frames
  * have different sizes, and one sends broadcasts.
@@ -389,20 +405,47 @@ static void test_share_uplink(void)
     for (unsigned i = PF; i < VF(MANY); i++) {
         floods[i] = (Flood) { STATION, i % 3 ? 1500 : 9000, i % 2 };
     }
-    for (unsigned i = 0; i < 3000; i++) {
-        world_room(w, UPLINK, 20);
-        flood_runs(w, floods, VF(MANY), 1);
-    }
+    flood_slow_uplink(w, floods, VF(MANY), 3000);
     for (unsigned i = PF; i < VF(MANY); i++) {
-        /* Work, not bytes, is shared: see OVERHEAD of schedule.c. */
-        uint64_t work = count(w, i, QRNIC_ESWITCH_TX_BYTES) +
-                        256 * count(w, i, QRNIC_ESWITCH_TX_FRAMES);
-
-        least = MIN(least, work);
-        most = MAX(most, work);
+        least = MIN(least, work_of(w, i));
+        most = MAX(most, work_of(w, i));
     }
     g_assert_cmpuint(least, >, 1000000);
     g_assert_cmpuint(most - least, <=, 2 * (16 << 10) + 9256);
+    world_free(w);
+}
+
+/* Tests that functions share a slow uplink by their minimum rates. */
+static void test_share_minimum(void)
+{
+    static const struct {
+        uint32_t mbps, share;
+    } rates[] = {
+        { 0, 16 }, { 4000, 256 }, { 2000, 128 }, { 500, 32 }, { 1, 16 },
+    };
+    Flood floods[PORTS] = { 0 };
+    World *w = world_new(VFS);
+    uint64_t before;
+
+    w->keep = false;
+    for (unsigned i = PF; i < VF(VFS); i++) {
+        set_min_rate(w, i, rates[i - PF].mbps);
+        floods[i] = (Flood) { STATION, i % 2 ? 9000 : 1500, false };
+    }
+    flood_slow_uplink(w, floods, VF(VFS), 6000);
+    for (unsigned i = PF; i < VF(VFS); i++) {
+        uint64_t expected = work_of(w, VF(0)) * rates[i - PF].share / 256;
+
+        g_assert_cmpuint(work_of(w, i), >=, expected * 95 / 100);
+        g_assert_cmpuint(work_of(w, i), <=, expected * 105 / 100);
+    }
+    /* Without the two highest rates, the next one counts. */
+    qrnic_eswitch_unplug(w->sw, VF(0));
+    set_min_rate(w, VF(1), 0);
+    before = work_of(w, VF(2));
+    floods[VF(0)].len = 0;
+    flood_slow_uplink(w, floods, VF(VFS), 600);
+    g_assert_cmpuint(work_of(w, VF(2)) - before, >=, 6000000);
     world_free(w);
 }
 
@@ -549,6 +592,7 @@ int main(int argc, char **argv)
     g_test_add_func("/eswitch/rate/exact", test_rate);
     g_test_add_func("/eswitch/rate/rules", test_rate_rules);
     g_test_add_func("/eswitch/share/uplink", test_share_uplink);
+    g_test_add_func("/eswitch/share/minimum", test_share_minimum);
     g_test_add_func("/eswitch/share/flood", test_share_flood);
     g_test_add_func("/eswitch/share/wire", test_share_wire);
     g_test_add_func("/eswitch/share/receiver", test_share_receiver);
