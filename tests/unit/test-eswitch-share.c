@@ -330,8 +330,10 @@ static void test_rate_rules(void)
     set_rate(w, VF(0), 100);
     world_pass(w, MS);
     g_assert_cmpuint(w->bytes[VF(1)], >=, burst + BURST);
-    /* Dropped frames cost no rate. */
+    /* Dropped frames need no rate. */
     set_rate(w, VF(0), 1);
+    fill(w, VF(0), ADDRESS(VF(1)), 1500);
+    world_run(w);
     set_spoof_check(w, VF(0), true);
     qrnic_eswitch_reset_port(w->sw, VF(0));
     for (unsigned i = 0; i < 1000; i++) {
@@ -425,7 +427,7 @@ static void test_share_minimum(void)
     };
     Flood floods[PORTS] = { 0 };
     World *w = world_new(VFS);
-    uint64_t before;
+    uint64_t none, third;
 
     w->keep = false;
     for (unsigned i = PF; i < VF(VFS); i++) {
@@ -442,10 +444,14 @@ static void test_share_minimum(void)
     /* Without the two highest rates, the next one counts. */
     qrnic_eswitch_unplug(w->sw, VF(0));
     set_min_rate(w, VF(1), 0);
-    before = work_of(w, VF(2));
     floods[VF(0)].len = 0;
-    flood_slow_uplink(w, floods, VF(VFS), 600);
-    g_assert_cmpuint(work_of(w, VF(2)) - before, >=, 6000000);
+    none = work_of(w, PF);
+    third = work_of(w, VF(2));
+    flood_slow_uplink(w, floods, VF(VFS), 1500);
+    none = work_of(w, PF) - none;
+    third = work_of(w, VF(2)) - third;
+    g_assert_cmpuint(third, >=, none * 14);
+    g_assert_cmpuint(third, <=, none * 18);
     world_free(w);
 }
 
