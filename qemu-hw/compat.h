@@ -50,6 +50,60 @@ typedef InterfaceInfo QrnicInterfaceInfo;
 #endif
 
 /*
+ * QEMU 10.2 added address translation services for devices. Before, no device
+ * has the property shared-virtual, so the replacements are never executed.
+ */
+#if QRNIC_QEMU_SERIES >= 1002
+#define QRNIC_QEMU_HAS_ATS true
+#else
+#define QRNIC_QEMU_HAS_ATS false
+static inline void pcie_pasid_init(PCIDevice *dev, uint16_t offset,
+                                   uint8_t width, bool execute, bool privileged)
+{
+    g_assert_not_reached();
+}
+
+static inline bool pcie_pasid_enabled(const PCIDevice *dev)
+{
+    return false;
+}
+
+static inline bool pcie_ats_enabled(const PCIDevice *dev)
+{
+    return false;
+}
+
+static inline int pci_iommu_init_iotlb_notifier(PCIDevice *dev, void *notifier,
+                                                void *function, void *opaque)
+{
+    return -ENODEV;
+}
+
+static inline int pci_iommu_register_iotlb_notifier(PCIDevice *dev,
+                                                    uint32_t pasid,
+                                                    void *notifier)
+{
+    return -ENODEV;
+}
+
+static inline int pci_iommu_unregister_iotlb_notifier(PCIDevice *dev,
+                                                      uint32_t pasid,
+                                                      void *notifier)
+{
+    return -ENODEV;
+}
+
+static inline ssize_t
+pci_ats_request_translation(PCIDevice *dev, uint32_t pasid, bool privileged,
+                            bool execute, uint64_t addr, size_t length,
+                            bool no_write, void *result, size_t count,
+                            uint32_t *errors)
+{
+    return -ENODEV;
+}
+#endif
+
+/*
  * QEMU 11.0 removed hosts of 32 bits, and with them this symbol of its
  * configuration: all hosts have atomic operations of 64 bits.
  */

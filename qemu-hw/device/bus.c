@@ -24,8 +24,8 @@
  * device's work. The cast is not checked at run time, because this function is
  * called most often.
  */
-static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
-                    DMADirection direction)
+static bool bus_dma(QrnicDevice *d, AddressSpace *as, uint64_t addr, void *buf,
+                    size_t len, DMADirection direction)
 {
     const MemTxAttrs attrs = { .memory = 1 };
     bool ok;
@@ -33,8 +33,7 @@ static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
     if (!qrnic_on_bus(d)) {
         return false;
     }
-    ok = pci_dma_rw(&d->parent_obj, addr, buf, len, direction, attrs) ==
-         MEMTX_OK;
+    ok = dma_memory_rw(as, addr, buf, len, direction, attrs) == MEMTX_OK;
     if (d->capture && qrnic_bus_master(d)) {
         qrnic_capture_dma(d, addr, buf, len,
                           direction == DMA_DIRECTION_FROM_DEVICE, ok);
@@ -48,13 +47,35 @@ static bool bus_dma(QrnicDevice *d, uint64_t addr, void *buf, size_t len,
 
 bool qrnic_bus_read(QrnicDevice *d, uint64_t addr, void *buf, size_t len)
 {
-    return bus_dma(d, addr, buf, len, DMA_DIRECTION_TO_DEVICE);
+    return bus_dma(d, pci_get_address_space(&d->parent_obj), addr, buf, len,
+                   DMA_DIRECTION_TO_DEVICE);
 }
 
 bool qrnic_bus_write(QrnicDevice *d, uint64_t addr, const void *buf,
                      size_t len)
 {
-    return bus_dma(d, addr, (void *)buf, len, DMA_DIRECTION_FROM_DEVICE);
+    return bus_dma(d, pci_get_address_space(&d->parent_obj), addr, (void *)buf,
+                   len, DMA_DIRECTION_FROM_DEVICE);
+}
+
+/*
+ * The address space of translated addresses knows no bus mastering, so the
+ * functions below check it.
+ */
+bool qrnic_bus_read_translated(QrnicDevice *d, uint64_t addr, void *buf,
+                               size_t len)
+{
+    return qrnic_bus_master(d) &&
+           bus_dma(d, d->translated_as, addr, buf, len,
+                   DMA_DIRECTION_TO_DEVICE);
+}
+
+bool qrnic_bus_write_translated(QrnicDevice *d, uint64_t addr,
+                                const void *buf, size_t len)
+{
+    return qrnic_bus_master(d) &&
+           bus_dma(d, d->translated_as, addr, (void *)buf, len,
+                   DMA_DIRECTION_FROM_DEVICE);
 }
 
 bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op)
@@ -106,9 +127,9 @@ static void *map_ram(AddressSpace *as, uint64_t addr, DMADirection direction)
  * Maps the address once for each right. Both mappings must be the same memory,
  * because an IOMMU may change its mapping between the two calls.
  */
-static bool bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
+static bool bus_atomic(QrnicDevice *d, AddressSpace *as, uint64_t addr,
+                       QrnicAtomic *op)
 {
-    AddressSpace *as = pci_get_address_space(&d->parent_obj);
     void *read, *write;
     bool done;
 
@@ -129,10 +150,11 @@ static bool bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
     return done;
 }
 
-bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
+static bool bus_atomic_watched(QrnicDevice *d, AddressSpace *as, uint64_t addr,
+                               QrnicAtomic *op)
 {
     /* Nothing is mapped in a stop, because its end may be in another thread. */
-    bool done = bus_atomic(d, addr, op);
+    bool done = bus_atomic(d, as, addr, op);
     uint64_t original;
 
     if (done && d->capture) {
@@ -143,6 +165,19 @@ bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
         qrnic_stop_dma(d, addr, &original, sizeof(original), true, true);
     }
     return done;
+}
+
+bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op)
+{
+    return bus_atomic_watched(d, pci_get_address_space(&d->parent_obj), addr,
+                              op);
+}
+
+bool qrnic_bus_atomic_translated(QrnicDevice *d, uint64_t addr,
+                                 QrnicAtomic *op)
+{
+    return qrnic_bus_master(d) &&
+           bus_atomic_watched(d, d->translated_as, addr, op);
 }
 
 bool qrnic_bus_master(QrnicDevice *d)

@@ -25,6 +25,7 @@
  *   work.c                                                  work.h
  *   interrupts.c commands.c command_queue.c
  *   doorbell_events.c port.c                                parts.h
+ *   translation.c                                           device.h
  *   bus.c state.c                                           device.h, state.h
  *   capture.c stop.c                                        capture.h, stop.h
  */
@@ -34,6 +35,9 @@ OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC)
 
 /* Offset of the power management capability in the configuration space */
 #define QRNIC_PCI_PM_OFFSET 0x40
+/* Offsets of the extended capabilities of the property shared-virtual */
+#define QRNIC_PCI_PASID_OFFSET 0x1d0
+#define QRNIC_PCI_ATS_OFFSET 0x1e0
 
 /* The command queue; see command_queue.c */
 typedef struct QrnicCommandQueue {
@@ -118,6 +122,7 @@ struct QrnicDevice {
     bool cap_counter_sets, cap_roce_v1, cap_command_event;
     bool ioeventfd;
     bool link_retransmission;
+    bool shared_virtual;
     char *capture_path;
     uint32_t capture_qp;
 
@@ -130,6 +135,10 @@ struct QrnicDevice {
     QrnicEngine *engine;
     QEMUBH *bh;
     QEMUTimer *timer;
+    /* Address translation services; NULL without the property shared-virtual */
+    GHashTable *pasids;         /* PASIDs with a notifier; see translation.c */
+    AddressSpace *translated_as;    /* translated addresses */
+    bool translation_on;        /* the guest has enabled the capabilities */
     struct QrnicLink *link;     /* link retransmission, or NULL */
     QEMUTimer *link_timer;
     /* timer of a step while the wire is busy */
@@ -221,6 +230,44 @@ bool qrnic_bus_write(QrnicDevice *d, uint64_t addr, const void *buf,
  */
 bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op);
 /**
+ * qrnic_bus_read_translated:
+ * @d: the device
+ * @addr: translated address
+ * @buf: receives the data
+ * @len: number of bytes
+ *
+ * Works like qrnic_bus_read(), but no IOMMU translates the address again.
+ *
+ * Returns: true, or false if any byte failed or the device may not use the bus
+ */
+bool qrnic_bus_read_translated(QrnicDevice *d, uint64_t addr, void *buf,
+                               size_t len);
+/**
+ * qrnic_bus_write_translated:
+ * @d: the device
+ * @addr: translated address
+ * @buf: the data
+ * @len: number of bytes
+ *
+ * Works like qrnic_bus_write(), but no IOMMU translates the address again.
+ *
+ * Returns: true, or false if any byte failed or the device may not use the bus
+ */
+bool qrnic_bus_write_translated(QrnicDevice *d, uint64_t addr,
+                                const void *buf, size_t len);
+/**
+ * qrnic_bus_atomic_translated:
+ * @d: the device
+ * @addr: translated address, a multiple of 8
+ * @op: the operation; receives the original value
+ *
+ * Works like qrnic_bus_atomic(), but no IOMMU translates the address again.
+ *
+ * Returns: true, or false if that is impossible and nothing was done
+ */
+bool qrnic_bus_atomic_translated(QrnicDevice *d, uint64_t addr,
+                                 QrnicAtomic *op);
+/**
  * qrnic_host_atomic:
  * @at: address in the memory of the host, a multiple of 8
  * @op: the operation; receives the original value
@@ -230,6 +277,51 @@ bool qrnic_bus_atomic(QrnicDevice *d, uint64_t addr, QrnicAtomic *op);
  * Returns: true, or false if the host has no such operation
  */
 bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op);
+/**
+ * qrnic_translation_init:
+ * @d: the device
+ * @errp: receives the error
+ *
+ * Creates the capabilities PASID and ATS if the property shared-virtual is set.
+ *
+ * Returns: true, or false with *@errp set
+ */
+bool qrnic_translation_init(QrnicDevice *d, Error **errp);
+/**
+ * qrnic_translate:
+ * @d: the device
+ * @pasid: PASID of a process
+ * @addr: virtual address
+ * @write: true if a write follows
+ * @result: receives the translation
+ *
+ * Requests a translation from the IOMMU.
+ *
+ * Returns: the result of the request
+ */
+QrnicTranslate qrnic_translate(QrnicDevice *d, uint32_t pasid, uint64_t addr,
+                               bool write, QrnicTranslated *result);
+/**
+ * qrnic_translation_configured:
+ * @d: the device
+ *
+ * Handles a write to the configuration space.
+ */
+void qrnic_translation_configured(QrnicDevice *d);
+/**
+ * qrnic_translation_reset:
+ * @d: the device
+ *
+ * Disables the capabilities in a reset of the function.
+ */
+void qrnic_translation_reset(QrnicDevice *d);
+/**
+ * qrnic_translation_cleanup:
+ * @d: the device
+ *
+ * Ends all notifiers of the IOMMU at unplug.
+ */
+void qrnic_translation_cleanup(QrnicDevice *d);
 /**
  * qrnic_bus_master:
  * @d: the device

@@ -30,6 +30,30 @@ static bool env_dma_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
     return qrnic_bus_atomic(opaque, addr, op);
 }
 
+static QrnicTranslate env_translate(void *opaque, uint32_t pasid,
+                                    uint64_t addr, bool write,
+                                    QrnicTranslated *result)
+{
+    return qrnic_translate(opaque, pasid, addr, write, result);
+}
+
+static bool env_translated_read(void *opaque, uint64_t addr, void *buf,
+                                size_t len)
+{
+    return qrnic_bus_read_translated(opaque, addr, buf, len);
+}
+
+static bool env_translated_write(void *opaque, uint64_t addr, const void *buf,
+                                 size_t len)
+{
+    return qrnic_bus_write_translated(opaque, addr, buf, len);
+}
+
+static bool env_translated_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
+{
+    return qrnic_bus_atomic_translated(opaque, addr, op);
+}
+
 static void env_dm_read(void *opaque, uint64_t offset, void *buf, size_t len)
 {
     QrnicDevice *d = opaque;
@@ -123,6 +147,10 @@ void qrnic_engine_plug(QrnicDevice *d)
         .dma_read = env_dma_read,
         .dma_write = env_dma_write,
         .dma_atomic = env_dma_atomic,
+        .translate = d->shared_virtual ? env_translate : NULL,
+        .translated_read = env_translated_read,
+        .translated_write = env_translated_write,
+        .translated_atomic = env_translated_atomic,
         .dm_read = env_dm_read,
         .dm_write = env_dm_write,
         .dm_atomic = env_dm_atomic,

@@ -61,6 +61,7 @@ static void sizes_set(PCIDevice *pci, uint16_t sizes)
 static void device_reset_hold(Object *obj, ResetType type)
 {
     sizes_set(PCI_DEVICE(obj), PCI_EXP_DEVCTL_READRQ_512B);
+    qrnic_translation_reset(QRNIC(obj));
     qrnic_device_reset(QRNIC(obj));
 }
 
@@ -88,6 +89,7 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
     pci_default_write_config(pci, addr, value, len);
     flr_write(pci, addr, value, len);
     pcie_aer_write_config(pci, addr, value, len);
+    qrnic_translation_configured(d);
     if (was_asleep != qrnic_asleep(d)) {
         trace_qrnic_power(d->name, was_asleep ? "D0" : "D3hot");
     }
@@ -213,7 +215,9 @@ static void device_realize(PCIDevice *pci, Error **errp)
     if (!pm_init(pci, errp) || !express_init(pci, errp)) {
         return;
     }
-    if (!qrnic_interrupts_init(d, CAP_MSIX, errp)) {
+    if (!qrnic_translation_init(d, errp) ||
+        !qrnic_interrupts_init(d, CAP_MSIX, errp)) {
+        qrnic_translation_cleanup(d);
         pcie_aer_exit(pci);
         pcie_cap_exit(pci);
         return;
@@ -232,6 +236,7 @@ static void device_realize(PCIDevice *pci, Error **errp)
         g_free(d->name);
         d->name = NULL;
         qrnic_interrupts_cleanup(d);
+        qrnic_translation_cleanup(d);
         pcie_aer_exit(pci);
         pcie_cap_exit(pci);
         return;
@@ -268,6 +273,7 @@ static void device_exit(PCIDevice *pci)
     timer_del(d->timer);
     qrnic_port_stop(d);
     qrnic_interrupts_cleanup(d);
+    qrnic_translation_cleanup(d);
     pcie_aer_exit(pci);
     pcie_cap_exit(pci);
 }

@@ -55,6 +55,7 @@ static bool check_values(QrnicDevice *d, Error **errp)
         { "max-inline", c->max_inline, 0, QRNIC_MAX_INLINE },
         { "max-rd-atomic", c->max_rd_atomic, 0, 128 },
         { "context-cache", c->context_cache, 0, 1 << 20 },
+        { "translation-cache", c->translation_cache, 0, 1 << 16 },
         { "context-stations", c->context_stations, 0, 1024 },
         { "context-latency", c->context_latency, 0, 1000000000 },
     };
@@ -174,6 +175,7 @@ void qrnic_config_fill(QrnicDevice *d)
         { d->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
         { d->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
         { d->link_retransmission, QRNIC_CAP_LINK_RETRANSMISSION },
+        { d->shared_virtual, QRNIC_CAP_SHARED_VIRTUAL },
 #ifdef QRNIC_HOST_ATOMIC64
         { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
@@ -311,6 +313,9 @@ static const Property device_properties[] = {
     DEFINE_PROP_BOOL("ioeventfd", QrnicDevice, ioeventfd, false),
     DEFINE_PROP_BOOL("link-retransmission", QrnicDevice, link_retransmission,
                      false),
+    DEFINE_PROP_BOOL("shared-virtual", QrnicDevice, shared_virtual, false),
+    DEFINE_PROP_UINT32("translation-cache", QrnicDevice,
+                       config.translation_cache, 1024),
     DEFINE_PROP_STRING("capture", QrnicDevice, capture_path),
     DEFINE_PROP_UINT32("capture-qp", QrnicDevice, capture_qp, 0),
     DEFINE_PROP_UINT32("max-qp", QrnicDevice, config.max_qp, 16384),

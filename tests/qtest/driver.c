@@ -240,6 +240,8 @@ void wire_cut(Device *d, bool cut)
     "-object memory-backend-memfd,id=memory,size=128M,share=on " \
     "-machine q35,memory-backend=memory "
 
+const char *machine_options;
+
 void machine_start(Device *d, const char *wire, int wire_fd, bool port,
                    const char *properties)
 {
@@ -247,8 +249,10 @@ void machine_start(Device *d, const char *wire, int wire_fd, bool port,
     g_autofree char *arguments = NULL;
 
     if (!in_process()) {
-        d->qts = qtest_initf("-machine q35 " MACHINE "%s %s "
-                             "-device qrnic,id=qrnic,%s%s", wire, ports,
+        d->qts = qtest_initf("-machine q35 " MACHINE "%s %s %s "
+                             "-device qrnic,id=qrnic,%s%s",
+                             machine_options ? machine_options : "", wire,
+                             ports,
                              port ? "bus=above" : "bus=pcie.0,addr=05.0",
                              properties);
         d->home = d->qts;

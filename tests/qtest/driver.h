@@ -89,6 +89,11 @@ bool in_process(void);
 /* Returns the program that contains the device. */
 const char *device_qemu(void);
 /*
+ * Options of the machine before the device, such as an IOMMU; or NULL. Not with
+ * a device in a process.
+ */
+extern const char *machine_options;
+/*
  * Starts a machine with the device, in one QEMU or in two. Sets d->qts and
  * d->home.
  *
@@ -372,6 +377,7 @@ void add_unreliable_tests(void);
 void add_key_tests(void);
 void add_device_memory_tests(void);
 void add_on_demand_tests(void);
+void add_shared_virtual_tests(void);
 void add_indirect_tests(void);
 void add_streaming_tests(void);
 void add_tag_tests(void);

@@ -41,6 +41,7 @@ static const Refused refused[] = {
     { "device-memory-size=2K", "device-memory-size" },
     { "device-memory-size=12K", "device-memory-size" },
     { "device-memory-size=512M", "device-memory-size" },
+    { "translation-cache=65537", "translation-cache" },
     { "colour=red", "colour" },
     { "mac=hello", "mac" }, { "netdev=nowhere", "netdev" },
 };
@@ -55,6 +56,7 @@ static const char *const accepted[] = {
     "max-sge=1", "max-sge=30", "max-inline=0", "max-inline=256",
     "max-rd-atomic=0", "max-rd-atomic=128", "device-memory-size=0",
     "device-memory-size=4K", "device-memory-size=256M",
+    "translation-cache=0", "translation-cache=65536",
 };
 
 static void test_refused(const void *data)

@@ -29,6 +29,7 @@ int main(int argc, char **argv)
     add_key_tests();
     add_device_memory_tests();
     add_on_demand_tests();
+    add_shared_virtual_tests();
     add_indirect_tests();
     add_streaming_tests();
     add_tag_tests();
