@@ -5,8 +5,8 @@
  * fuzzer pass a table of their own to qrnic_engine_new(). The engine calls an
  * operation only while the environment executes a function of engine.h. These
  * functions are not nested, so an operation must postpone a call that it needs.
- * Only qrnic_engine_invalidate() and qrnic_doorbell_write_nested() may be called
- * inside an operation.
+ * Only qrnic_engine_invalidate() and qrnic_doorbell_write_nested() may be
+ * called inside an operation.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
