@@ -219,12 +219,17 @@ static void event_show(QrnicDevice *d, const StopEvent *e)
     trace_qrnic_stop(d->name, s->count, kind_name(e->kind), e->at, e->len);
 }
 
-/* Stops at an event, if its kind is selected and this work can stop. */
+/*
+ * Stops at an event, if its kind is selected and this work can stop. An
+ * interrupt or a frame may have reset or unplugged the device, which then
+ * completes its work.
+ */
 static void event_stop(QrnicDevice *d, const StopEvent *e)
 {
     QrnicStop *s = d->stop;
 
     if (!(d->stop_at & KIND_BIT(e->kind)) || s->ending || !s->work ||
+        !qrnic_on_bus(d) ||
         qemu_coroutine_self() != s->work) {
         return;
     }
@@ -271,12 +276,12 @@ static bool doorbell_next(QrnicDevice *d)
     return false;
 }
 
-bool qrnic_stop_resume(QrnicDevice *d)
+void qrnic_stop_resume(QrnicDevice *d)
 {
     QrnicStop *s = d->stop;
 
     if (!qrnic_is_stopped(d) || !s->go) {
-        return false;
+        return;
     }
     object_ref(OBJECT(d));
     if (doorbell_next(d)) {
@@ -285,7 +290,6 @@ bool qrnic_stop_resume(QrnicDevice *d)
         work_continue(d);
     }
     object_unref(OBJECT(d));
-    return true;
 }
 
 void qrnic_stop_end(QrnicDevice *d)

@@ -43,10 +43,8 @@ bool qrnic_is_stopped(const QrnicDevice *d);
  * @d: the device; may be freed by this call
  *
  * Continues the work of a stopped device, if that was requested.
- *
- * Returns: true if the work was continued
  */
-bool qrnic_stop_resume(QrnicDevice *d);
+void qrnic_stop_resume(QrnicDevice *d);
 /**
  * qrnic_stop_end:
  * @d: the device

@@ -238,15 +238,21 @@ static void work_run(QrnicDevice *d, const void *data, size_t len)
 
 void qrnic_work(QrnicDevice *d)
 {
-    if (!d->vm_running ||
-        (d->stop && !qrnic_asleep(d) && qrnic_stop_resume(d))) {
+    if (!d->vm_running) {
         return;
     }
     if (qrnic_enter(d)) {
         qrnic_run(d, work_run, NULL, 0);
-    } else {
-        trace_qrnic_waits(d->name, "work");
-        qrnic_pending_add(d, QRNIC_PENDING_WORK);
+        return;
+    }
+    /*
+     * The continuation of a stop requests this run, too. Other work may be the
+     * reason of the same run, so it must follow when the device is left.
+     */
+    trace_qrnic_waits(d->name, "work");
+    qrnic_pending_add(d, QRNIC_PENDING_WORK);
+    if (!qrnic_asleep(d)) {
+        qrnic_stop_resume(d);
     }
 }
 

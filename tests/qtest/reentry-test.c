@@ -356,6 +356,21 @@ static void test_unplug_in_work(void)
     unplug_check(&r);
 }
 
+/* Tests that a device that an interrupt has unplugged does not stop at it. */
+static void test_unplug_before_stop(void)
+{
+    Rig r;
+
+    if (skip_in_process("QEMU 11.1 aborts if vfio-user-pci is unplugged")) {
+        return;
+    }
+    unplug_prepare(&r);
+    eq_arm(r.d, &r.eq);
+    stop_at(r.d, "interrupt");
+    post_nop(&r);
+    unplug_check(&r);
+}
+
 static void test_unplug_in_receive(void)
 {
     PeerPacket p;
@@ -408,6 +423,7 @@ void add_reentry_tests(void)
                    test_work_does_not_enter_itself);
     qtest_add_func("qrnic/reentry/reset-waits", test_reset_waits);
     qtest_add_func("qrnic/reentry/unplug-in-work", test_unplug_in_work);
+    qtest_add_func("qrnic/reentry/unplug-before-stop", test_unplug_before_stop);
     qtest_add_func("qrnic/reentry/unplug-in-receive", test_unplug_in_receive);
     qtest_add_func("qrnic/reentry/unplug-in-doorbell",
                    test_unplug_in_doorbell);

@@ -739,6 +739,30 @@ static void test_vm_stopped(void)
     rig_stop(&r);
 }
 
+/*
+ * Tests that a doorbell is obeyed if it comes after the request to continue.
+ * Both then have one run of the device, because the VM is stopped meanwhile.
+ */
+static void test_doorbell_joins(void)
+{
+    Rig r;
+
+    rig_start(&r, "", NULL);
+    post_recv(&r);
+    settle(r.d);
+    stop_at(r.d, "frame-received");
+    peer_sends(&r, 0);
+    expect_stop(r.d, "frame-received", NULL, 0);
+    vm_stop(r.d);
+    stop_continue(r.d);
+    post_send(&r);
+    vm_continue(r.d);
+    peer_expect(r.d, RC_ACK, RQ_PSN);
+    stop_at(r.d, "none");
+    complete(&r, 0);
+    rig_stop(&r);
+}
+
 /* Migration is rejected in a stop, as at any time. */
 static void test_migration(void)
 {
@@ -811,6 +835,7 @@ void add_stop_tests(void)
     qtest_add_data_func("qrnic/stop/unplug-in-receive", "frame-received",
                         test_unplug);
     qtest_add_func("qrnic/stop/vm-stopped", test_vm_stopped);
+    qtest_add_func("qrnic/stop/doorbell-joins", test_doorbell_joins);
     qtest_add_func("qrnic/stop/migration", test_migration);
     qtest_add_func("qrnic/stop/two-devices", test_two);
 }
