@@ -253,6 +253,45 @@ static void test_register_refused(void)
     pager_free(w);
 }
 
+/* Tests that a page without PASID registers nothing by a WQE that waited. */
+static void test_pasid_cleared(void)
+{
+    Pager *w = world_new();
+    Region *r = w->region[0];
+    SimNode *n = r->node;
+    uint32_t page = page_new(n, r->pasid);
+    const QrnicRegSeg reg = {
+        .key = key_new(n, QRNIC_MKEYF_PASID), .access = ACCESS_ALL,
+        .start = r->start, .length = PAGE, .table.root = r->address,
+    };
+    SimSge sge = { r->start, 100, r->key };
+    const SimWr read = {
+        .opcode = QRNIC_WQE_RDMA_READ, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = w->region[1]->start,
+        .rkey = w->region[1]->key,
+    };
+    const SimWr fenced = {
+        .opcode = QRNIC_WQE_REG_MR,
+        .flags = QRNIC_WQEF_SIGNALED | QRNIC_WQEF_FENCE, .reg = &reg,
+    };
+    SimQp *q[2];
+
+    qps_of_page(w, page, q);
+    sim_post_send(q[0], &read);
+    sim_post_send(q[0], &fenced);
+    /* The fenced WQE has been read, and the responder waits for its page. */
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+    g_assert_cmpuint(sim_counter(n, QRNIC_COUNTER_SEND_WQES), ==, 2);
+    g_assert_cmpint(set_pasid(n, page, 0), ==, QRNIC_ST_OK);
+    pager_run(w, NULL);
+    expect_cqe(q[0], QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_READ);
+    g_assert_cmpuint(expect_status(q[0], QRNIC_WC_MW_BIND_ERR).syndrome, ==,
+                     QRNIC_SYN_WQE_OPCODE);
+    sim_qp_free(q[0]);
+    sim_qp_free(q[1]);
+    pager_free(w);
+}
+
 /* Tests the checks of SET_PASID, and each event that ends a registration. */
 static void test_set_pasid(void)
 {
@@ -317,6 +356,7 @@ int main(int argc, char **argv)
     g_test_add_func("/shared-virtual/register", test_register);
     g_test_add_func("/shared-virtual/register-refused",
                     test_register_refused);
+    g_test_add_func("/shared-virtual/pasid-cleared", test_pasid_cleared);
     g_test_add_func("/shared-virtual/set-pasid", test_set_pasid);
     return g_test_run();
 }

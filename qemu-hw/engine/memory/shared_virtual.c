@@ -75,6 +75,10 @@ static QrnicTranslate request(QrnicEngine *e, uint32_t pasid, uint64_t addr,
         if (result != QRNIC_TRANSLATE_OK) {
             return result;
         }
+        /* The cache has entries for these page sizes only. */
+        if (t->page_shift < 12 || t->page_shift > 63) {
+            return QRNIC_TRANSLATE_FAILED;
+        }
         if (before == qrnic_atc_invalidations(e)) {
             qrnic_atc_insert(e, pasid, addr, t);
             return result;

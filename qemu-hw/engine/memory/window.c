@@ -142,6 +142,11 @@ static enum qrnic_syndrome reg_check(const QrnicKeyUser *user,
                                      const QrnicMkey *k, const QrnicRegSeg *r)
 {
     const bool by_process = user->process;
+
+    /* The PASID may have been cleared since the WQE was decoded. */
+    if (!qrnic_key_registers(user)) {
+        return QRNIC_SYN_WQE_OPCODE;
+    }
     if (!k) {
         return QRNIC_SYN_KEY_INVALID;
     }

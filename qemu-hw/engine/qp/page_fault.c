@@ -68,7 +68,7 @@ bool qrnic_page_faults_pending(const QrnicEngine *e)
 static bool same_access(const QrnicPageFault *a, const QrnicPageFault *b)
 {
     return a->key == b->key && a->address == b->address &&
-           a->flags == b->flags;
+           a->flags == b->flags && a->pasid == b->pasid;
 }
 
 bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
