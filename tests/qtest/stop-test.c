@@ -177,8 +177,8 @@ static void test_order(void)
     expect_number(event, "offset", r.page * QRNIC_DB_PAGE_SIZE + QRNIC_DB_SQ);
     expect_number(event, "number", 1);
     expect_number(event, "length", 8);
-    g_assert_cmpint(strtoul(qdict_get_str(event, "data"), NULL, 16) >> 56, ==,
-                    r.qp.number);
+    g_assert_cmpint(g_ascii_strtoull(qdict_get_str(event, "data"), NULL, 16)
+                    >> 56, ==, r.qp.number);
     qobject_unref(event);
     g_assert_cmpuint(counter_now(d, "doorbells"), >, 0);
     stop_continue(d);
@@ -619,7 +619,7 @@ static void test_frames_wait(void)
     rig_stop(&r);
 }
 
-/* Tests that a reset ends the stop, and the device is then as after any reset. */
+/* Tests that a reset ends the stop, and the device is as after any reset. */
 static void test_reset(void)
 {
     QrnicCqe cqe;
