@@ -448,22 +448,23 @@ static void capture_exit(Notifier *notifier, void *opaque)
     qrnic_capture_close(&c->file);
 }
 
-bool qrnic_capture_start(QrnicDevice *d, Error **errp)
+bool qrnic_capture_start(QrnicDevice *d, const char *path, uint32_t qpn,
+                         Error **errp)
 {
     g_autofree char *wire = g_strconcat(d->name, "-wire", NULL);
     g_autofree char *bus = g_strconcat(d->name, "-bus", NULL);
     QrnicBusCapture *c;
 
-    if (!d->capture_path) {
-        if (d->capture_qp) {
+    if (!path) {
+        if (qpn) {
             error_setg(errp, "qrnic: property 'capture-qp' requires 'capture'");
             return false;
         }
         return true;
     }
     c = g_new0(QrnicBusCapture, 1);
-    c->qpn = d->capture_qp;
-    if (!qrnic_capture_open(&c->file, d->capture_path, wire, errp) ||
+    c->qpn = qpn;
+    if (!qrnic_capture_open(&c->file, path, wire, errp) ||
         !qrnic_capture_interface(&c->file, bus, QRNIC_CAPTURE_USER0, errp)) {
         g_free(c);
         return false;

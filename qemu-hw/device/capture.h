@@ -17,13 +17,16 @@
 /**
  * qrnic_capture_start:
  * @d: the device; its name is set
+ * @path: the property capture, or NULL
+ * @qpn: the property capture-qp
  * @errp: receives the error
  *
  * Opens the file of the property capture, if there is one.
  *
  * Returns: true, or false with *@errp set
  */
-bool qrnic_capture_start(QrnicDevice *d, Error **errp);
+bool qrnic_capture_start(QrnicDevice *d, const char *path, uint32_t qpn,
+                         Error **errp);
 /**
  * qrnic_capture_use_name:
  * @use: purpose of a DMA access

@@ -1,8 +1,10 @@
 /*
  * qrnic: the PCI device around the engine: its structure, and the bus below it
  *
- * pci.c creates and destroys the device. Every other file reaches its state
- * through QrnicDevice, and uses the functions of bus.c below.
+ * A device is a PCI Express function. pci.c creates and destroys the parts that
+ * each function has. Every other file reaches their state through QrnicDevice,
+ * and uses the functions of bus.c below. Only the physical function (pf.c, type
+ * qrnic) has properties and a backend (QrnicPf).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +22,8 @@
  * Layers of the device. A file calls only files of lower layers, or files of
  * its own layer that call none of its callers.
  *
- *   pci.c properties.c                                      type, realize
+ *   pf.c                                                    type, realize
+ *   pci.c properties.c                                      faces.h
  *   registers.c wire_net.c wire_cable.c engine_env.c        faces.h
  *   work.c                                                  work.h
  *   interrupts.c commands.c command_queue.c
@@ -30,8 +33,13 @@
  *   capture.c stop.c                                        capture.h, stop.h
  */
 
+/* Abstract type of all functions */
+#define TYPE_QRNIC_FUNCTION "qrnic-function"
+OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC_FUNCTION)
+
+/* Type of the physical function */
 #define TYPE_QRNIC "qrnic"
-OBJECT_DECLARE_SIMPLE_TYPE(QrnicDevice, QRNIC)
+OBJECT_DECLARE_SIMPLE_TYPE(QrnicPf, QRNIC)
 
 /* Offset of the power management capability in the configuration space */
 #define QRNIC_PCI_PM_OFFSET 0x40
@@ -101,37 +109,13 @@ typedef struct QrnicWire {
 struct QrnicDevice {
     PCIDevice parent_obj;
 
-    /* properties */
-    NICConf conf;
-    QrnicCable *cable;
     QrnicConfig config;
-    char *icrc;                 /* "standard", "transport" or "soft-roce" */
-    bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
-    bool cap_eth_csum, cap_eth_vlan, cap_eth_tso, cap_eth_rx_coalesce;
-    bool cap_on_demand, cap_indirect_mkey, cap_streaming_recv;
-    bool cap_tag_matching;
-    bool cap_context_cache, cap_priority, cap_dynamic;
-    bool cap_selective_repeat, cap_adaptive_routing;
-    bool cap_shared_connection, cap_congestion_control, cap_event_index;
-    bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
-    bool cap_cq_resize, cap_cq_moderation, cap_srq_resize, cap_flow;
-    bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn;
-    bool cap_rss, cap_eth_rss;
-    bool cap_dm, cap_atomic_write, cap_flush;
-    bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
-    bool cap_counter_sets, cap_roce_v1, cap_command_event;
     bool ioeventfd;
-    bool link_retransmission;
     bool shared_virtual;
-    char *capture_path;
-    uint32_t capture_qp;
 
     MemoryRegion bar_control, bar_doorbell, bar_msix, bar_memory;
     char *name;                 /* for log lines and trace events */
     const QrnicWire *wire;
-    NICState *nic;              /* NULL with a cable */
-    /* the cable accepts no frame now */
-    bool cable_full;
     QrnicEngine *engine;
     QEMUBH *bh;
     QEMUTimer *timer;
@@ -167,6 +151,42 @@ struct QrnicDevice {
     int64_t clock_stopped_ns;
     int64_t clock_lag_ns;       /* length of all earlier stops */
 };
+
+/* The physical function: its properties, and the backend of its wire */
+struct QrnicPf {
+    QrnicDevice parent_obj;
+
+    NICConf conf;
+    QrnicCable *cable;
+    char *icrc;                 /* "standard", "transport" or "soft-roce" */
+    bool cap_atomic, cap_direct_wqe, cap_inline_send, cap_timestamp;
+    bool cap_eth_csum, cap_eth_vlan, cap_eth_tso, cap_eth_rx_coalesce;
+    bool cap_on_demand, cap_indirect_mkey, cap_streaming_recv;
+    bool cap_tag_matching;
+    bool cap_context_cache, cap_priority, cap_dynamic;
+    bool cap_selective_repeat, cap_adaptive_routing;
+    bool cap_shared_connection, cap_congestion_control, cap_event_index;
+    bool cap_ud, cap_uc, cap_srq, cap_xrc, cap_mw, cap_fast_reg;
+    bool cap_cq_resize, cap_cq_moderation, cap_srq_resize, cap_flow;
+    bool cap_cq_ignore_overrun, cap_scatter_fcs, cap_source_qpn;
+    bool cap_rss, cap_eth_rss;
+    bool cap_dm, cap_atomic_write, cap_flush;
+    bool cap_inline_recv, cap_rate_limit, cap_atomic_glob;
+    bool cap_counter_sets, cap_roce_v1, cap_command_event;
+    bool link_retransmission;
+    char *capture_path;
+    uint32_t capture_qp;
+
+    NICState *nic;              /* NULL with a cable */
+    /* the cable accepts no frame now */
+    bool cable_full;
+};
+
+/* Returns the physical function whose state is d. */
+static inline QrnicPf *qrnic_pf(QrnicDevice *d)
+{
+    return container_of(d, QrnicPf, parent_obj);
+}
 
 /* Returns true if a caller uses the engine or the command queue. */
 static inline bool qrnic_is_entered(const QrnicDevice *d)

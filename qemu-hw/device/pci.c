@@ -1,25 +1,23 @@
 /*
- * qrnic: the PCI Express function of the adapter: type, realize, and unplug
+ * qrnic: the PCI Express function: the parts that each type of function has
  *
- * device_realize() creates the parts of the device in the order of their
- * dependencies, and device_exit() destroys them at unplug. The engine and the
- * port stay until device_finalize(), because an operation of the engine may
- * cause the unplug. After realize, QEMU calls the reset, config_write() and
+ * At realize, the file of the type (pf.c) fills in d->config. Then it calls
+ * qrnic_function_capabilities(), qrnic_function_bars() and
+ * qrnic_function_plug(), sets d->wire, and calls qrnic_function_start().
+ * qrnic_function_exit() destroys the parts at unplug. The engine and the port
+ * stay until device_finalize(), because an operation of the engine may cause
+ * the unplug. After realize, QEMU calls the reset, config_write() and
  * run_state_changed(); all other calls reach the other files of the device.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
-#include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
 #include "qemu/timer.h"
-#include "qemu/units.h"
 #include "qapi/error.h"
 #include "hw/pci/pci.h"
-#include "hw/pci/pci_bridge.h"
-#include "hw/pci/pci_bus.h"
 #include "hw/pci/pcie.h"
 #include "migration/vmstate.h"
 #include "system/runstate.h"
@@ -61,8 +59,8 @@ static void sizes_set(PCIDevice *pci, uint16_t sizes)
 static void device_reset_hold(Object *obj, ResetType type)
 {
     sizes_set(PCI_DEVICE(obj), PCI_EXP_DEVCTL_READRQ_512B);
-    qrnic_translation_reset(QRNIC(obj));
-    qrnic_device_reset(QRNIC(obj));
+    qrnic_translation_reset(QRNIC_FUNCTION(obj));
+    qrnic_device_reset(QRNIC_FUNCTION(obj));
 }
 
 /* Handles a Function Level Reset, which keeps Max_Payload_Size. */
@@ -80,7 +78,7 @@ static void flr_write(PCIDevice *pci, uint32_t addr, uint32_t value, int len)
 static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
                          int len)
 {
-    QrnicDevice *d = QRNIC(pci);
+    QrnicDevice *d = QRNIC_FUNCTION(pci);
     bool was_master = qrnic_bus_master(d), was_asleep = qrnic_asleep(d);
 
     if (d->capture) {
@@ -106,7 +104,7 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
 
 static uint32_t config_read(PCIDevice *pci, uint32_t addr, int len)
 {
-    QrnicDevice *d = QRNIC(pci);
+    QrnicDevice *d = QRNIC_FUNCTION(pci);
     uint32_t value = pci_default_read_config(pci, addr, len);
 
     if (d->capture) {
@@ -169,101 +167,68 @@ static bool express_init(PCIDevice *pci, Error **errp)
     return true;
 }
 
-/*
- * Warns if the prefetchable BARs exceed the window of the port above, which the
- * running guest has already set. An empty port has a window of 2 MiB, in which
- * the defaults fit. A device that is present from the start needs no warning,
- * because the firmware makes the window large enough.
- */
-static void check_window(QrnicDevice *d)
+bool qrnic_function_capabilities(QrnicDevice *d, Error **errp)
 {
-    const uint8_t type = PCI_BASE_ADDRESS_MEM_PREFETCH;
     PCIDevice *pci = PCI_DEVICE(d);
-    PCIDevice *port = pci_bridge_get_device(pci_get_bus(pci));
-    uint64_t base, limit, window, needed = 0;
 
-    if (!DEVICE(d)->hotplugged || !port ||
-        !(pci_get_word(port->config + PCI_COMMAND) & PCI_COMMAND_MEMORY)) {
-        return;
-    }
-    for (unsigned i = 0; i < PCI_NUM_REGIONS; i++) {
-        if (pci->io_regions[i].type & type) {
-            needed += pci->io_regions[i].size;
-        }
-    }
-    base = pci_bridge_get_base(port, type);
-    limit = pci_bridge_get_limit(port, type);
-    window = limit > base ? limit - base + 1 : 0;
-    if (window < needed) {
-        warn_report("qrnic '%s': properties 'doorbell-pages' and "
-                    "'device-memory-size' require %" PRIu64 " KiB of "
-                    "prefetchable address space, but its port has a window of "
-                    "%" PRIu64 " KiB: set pref64-reserve=%" PRIu64 "M of the "
-                    "pcie-root-port", d->name, needed / KiB, window / KiB,
-                    pow2ceil(DIV_ROUND_UP(needed, MiB)));
-    }
-}
-
-static void device_realize(PCIDevice *pci, Error **errp)
-{
-    QrnicDevice *d = QRNIC(pci);
-    DeviceState *dev = DEVICE(pci);
-
-    if (!qrnic_properties_check(d, errp)) {
-        return;
-    }
     if (!pm_init(pci, errp) || !express_init(pci, errp)) {
-        return;
+        return false;
     }
     if (!qrnic_translation_init(d, errp) ||
         !qrnic_interrupts_init(d, CAP_MSIX, errp)) {
         qrnic_translation_cleanup(d);
         pcie_aer_exit(pci);
         pcie_cap_exit(pci);
-        return;
+        return false;
     }
-    qemu_macaddr_default_if_unset(&d->conf.macaddr);
-    pcie_dev_ser_num_init(pci, ECAP_SERIAL, qrnic_eui64(d->conf.macaddr.a));
-    d->name = dev->id ? g_strdup(dev->id) :
-              g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
-                              pci->devfn);
-    qrnic_config_fill(d);
-    if (!qrnic_capture_start(d, errp) || !qrnic_mmio_init(d, errp) ||
-        !qrnic_doorbell_events_init(d, errp) ||
-        (d->cable && !qrnic_cable_plug(d, errp))) {
-        qrnic_capture_stop(d);
-        qrnic_doorbell_events_cleanup(d);
-        g_free(d->name);
-        d->name = NULL;
-        qrnic_interrupts_cleanup(d);
-        qrnic_translation_cleanup(d);
-        pcie_aer_exit(pci);
-        pcie_cap_exit(pci);
-        return;
-    }
+    return true;
+}
 
-    d->bh = qemu_bh_new_guarded(device_bh, d, &dev->mem_reentrancy_guard);
+void qrnic_function_undo(QrnicDevice *d)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    qrnic_capture_stop(d);
+    qrnic_doorbell_events_cleanup(d);
+    g_free(d->name);
+    d->name = NULL;
+    qrnic_interrupts_cleanup(d);
+    qrnic_translation_cleanup(d);
+    pcie_aer_exit(pci);
+    pcie_cap_exit(pci);
+}
+
+bool qrnic_function_bars(QrnicDevice *d, Error **errp)
+{
+    return qrnic_mmio_init(d, errp) && qrnic_doorbell_events_init(d, errp);
+}
+
+void qrnic_function_plug(QrnicDevice *d)
+{
+    d->bh = qemu_bh_new_guarded(device_bh, d,
+                                &DEVICE(d)->mem_reentrancy_guard);
     qrnic_state_plug(d);
     qrnic_engine_plug(d);
     qrnic_port_init(d);
-    if (!d->wire) {
-        qrnic_net_init(d);
-    }
+}
+
+void qrnic_function_start(QrnicDevice *d)
+{
     qrnic_port_set_link(d, d->wire->link(d));
     d->vm_running = runstate_is_live(runstate_get());
-    d->run_state = qrnic_add_vm_change_state_handler(dev, run_state_changed, d);
+    d->run_state = qrnic_add_vm_change_state_handler(DEVICE(d),
+                                                     run_state_changed, d);
     trace_qrnic_realize(d->name, d->config.capabilities, d->config.vectors,
                         d->config.db_pages, d->config.doorbell_fifo);
-    check_window(d);
 }
 
 /*
  * Destroys all parts except the engine and the port, because the call may come
  * from within the engine.
  */
-static void device_exit(PCIDevice *pci)
+void qrnic_function_exit(QrnicDevice *d)
 {
-    QrnicDevice *d = QRNIC(pci);
+    PCIDevice *pci = PCI_DEVICE(d);
 
     trace_qrnic_unrealize(d->name);
     qemu_del_vm_change_state_handler(d->run_state);
@@ -278,9 +243,14 @@ static void device_exit(PCIDevice *pci)
     pcie_cap_exit(pci);
 }
 
+static void device_exit(PCIDevice *pci)
+{
+    qrnic_function_exit(QRNIC_FUNCTION(pci));
+}
+
 static void device_finalize(Object *obj)
 {
-    QrnicDevice *d = QRNIC(obj);
+    QrnicDevice *d = QRNIC_FUNCTION(obj);
 
     qrnic_port_cleanup(d);
     qrnic_engine_free(d->engine);
@@ -293,7 +263,7 @@ static void device_finalize(Object *obj)
 /* Type */
 
 static const VMStateDescription device_vmstate = {
-    .name = TYPE_QRNIC,
+    .name = TYPE_QRNIC_FUNCTION,
     .unmigratable = 1,
 };
 
@@ -303,26 +273,24 @@ static void device_class_init(ObjectClass *klass, QrnicClassData *data)
     PCIDeviceClass *k = PCI_DEVICE_CLASS(klass);
     ResettableClass *rc = RESETTABLE_CLASS(klass);
 
-    k->realize = device_realize;
     k->exit = device_exit;
     k->config_read = config_read;
     k->config_write = config_write;
     k->vendor_id = QRNIC_PCI_VENDOR_ID;
-    k->device_id = QRNIC_PCI_DEVICE_ID;
     k->revision = QRNIC_PCI_REVISION;
     k->class_id = QRNIC_PCI_CLASS >> 8;
     rc->phases.hold = device_reset_hold;
-    dc->desc = "RoCE RDMA adapter that exists only in QEMU";
     dc->vmsd = &device_vmstate;
-    qrnic_properties_add(klass);
+    qrnic_reports_add(klass);
     set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
 }
 
 static const TypeInfo device_info = {
-    .name = TYPE_QRNIC,
+    .name = TYPE_QRNIC_FUNCTION,
     .parent = TYPE_PCI_DEVICE,
     .instance_size = sizeof(QrnicDevice),
     .instance_finalize = device_finalize,
+    .abstract = true,
     .class_init = device_class_init,
     .interfaces = (QrnicInterfaceInfo[]) {
         { INTERFACE_PCIE_DEVICE },

@@ -199,9 +199,9 @@ void qrnic_port_init(QrnicDevice *d)
     };
 
     d->wire_timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, wire_timer_fired, d);
-    if (d->link_retransmission) {
+    if (d->config.capabilities & QRNIC_CAP_LINK_RETRANSMISSION) {
         config.name = d->name;
-        memcpy(config.mac, d->conf.macaddr.a, sizeof(config.mac));
+        memcpy(config.mac, d->config.mac, sizeof(config.mac));
         d->link_timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, timer_fired, d);
         d->link = qrnic_link_new(&config, &env);
     }

@@ -1,9 +1,11 @@
 /*
  * qrnic: the properties of the device
  *
- * pci.c adds the properties to the class. When a device is realized, pci.c
- * checks them with qrnic_properties_check() and then calls qrnic_config_fill()
- * for the configuration of the engine. Manual, chapter "Properties".
+ * pf.c adds the properties to the class of the physical function. When a device
+ * is realized, pf.c checks them with qrnic_properties_check() and then calls
+ * qrnic_config_fill() for the configuration of the engine. Each function has
+ * the properties that report its state (qrnic_reports_add()). Manual, chapter
+ * "Properties".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -32,9 +34,9 @@ static bool check_range(const char *name, uint32_t value, uint32_t min,
 }
 
 /* Returns true, or false with *errp set if a property has an invalid value. */
-static bool check_values(QrnicDevice *d, Error **errp)
+static bool check_values(QrnicPf *pf, Error **errp)
 {
-    const QrnicConfig *c = &d->config;
+    const QrnicConfig *c = &pf->parent_obj.config;
     const struct { const char *name; uint32_t value, min, max; } range[] = {
         { "vectors", c->vectors, 2, QRNIC_MSIX_MAX_VECTORS },
         { "doorbell-pages", c->db_pages, 2, 65536 },
@@ -75,10 +77,10 @@ static bool check_values(QrnicDevice *d, Error **errp)
                    "at least 2");
         return false;
     }
-    if (d->icrc && strcmp(d->icrc, "standard") &&
-        strcmp(d->icrc, "transport") && strcmp(d->icrc, "soft-roce")) {
+    if (pf->icrc && strcmp(pf->icrc, "standard") &&
+        strcmp(pf->icrc, "transport") && strcmp(pf->icrc, "soft-roce")) {
         error_setg(errp, "qrnic: property 'icrc' is '%s', must be 'standard', "
-                   "'transport' or 'soft-roce'", d->icrc);
+                   "'transport' or 'soft-roce'", pf->icrc);
         return false;
     }
     if (!is_power_of_2(c->db_pages)) {
@@ -95,16 +97,16 @@ static bool check_values(QrnicDevice *d, Error **errp)
                    c->device_memory, QRNIC_DM_PAGE_SIZE, DEVICE_MEMORY_MAX);
         return false;
     }
-    if (d->cable && d->conf.peers.ncs[0]) {
+    if (pf->cable && pf->conf.peers.ncs[0]) {
         error_setg(errp, "qrnic: properties 'cable' and 'netdev' exclude each "
                    "other");
         return false;
     }
-    if (d->conf.macaddr.a[0] & 1) {
+    if (pf->conf.macaddr.a[0] & 1) {
         error_setg(errp, "qrnic: property 'mac' is a multicast address");
         return false;
     }
-    if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(d)))) {
+    if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(pf)))) {
         error_setg(errp, "qrnic requires a PCI Express bus: "
                    "use '-machine q35' or a PCI Express port");
         return false;
@@ -112,72 +114,74 @@ static bool check_values(QrnicDevice *d, Error **errp)
     return true;
 }
 
-bool qrnic_properties_check(QrnicDevice *d, Error **errp)
+bool qrnic_properties_check(QrnicPf *pf, Error **errp)
 {
+    QrnicConfig *c = &pf->parent_obj.config;
+
     /*
      * 0 means the default, because QEMU's options -nic and -net nic set
      * "vectors" to 0.
      */
-    if (!d->config.vectors) {
-        d->config.vectors = DEFAULT_VECTORS;
+    if (!c->vectors) {
+        c->vectors = DEFAULT_VECTORS;
     }
-    return check_values(d, errp);
+    return check_values(pf, errp);
 }
 
-void qrnic_config_fill(QrnicDevice *d)
+void qrnic_config_fill(QrnicPf *pf)
 {
-    QrnicConfig *c = &d->config;
+    QrnicConfig *c = &pf->parent_obj.config;
     const struct { bool on; uint64_t bit; } cap[] = {
         { true, QRNIC_CAP_RC },
-        { d->cap_atomic, QRNIC_CAP_ATOMIC },
-        { d->cap_direct_wqe, QRNIC_CAP_DIRECT_WQE },
-        { d->cap_inline_send, QRNIC_CAP_INLINE_SEND },
-        { d->cap_timestamp, QRNIC_CAP_TIMESTAMP },
-        { d->cap_eth_csum, QRNIC_CAP_ETH_CSUM },
-        { d->cap_eth_vlan, QRNIC_CAP_ETH_VLAN },
-        { d->cap_eth_csum && d->cap_eth_tso, QRNIC_CAP_ETH_TSO },
-        { d->cap_eth_csum && d->cap_eth_rx_coalesce,
+        { pf->cap_atomic, QRNIC_CAP_ATOMIC },
+        { pf->cap_direct_wqe, QRNIC_CAP_DIRECT_WQE },
+        { pf->cap_inline_send, QRNIC_CAP_INLINE_SEND },
+        { pf->cap_timestamp, QRNIC_CAP_TIMESTAMP },
+        { pf->cap_eth_csum, QRNIC_CAP_ETH_CSUM },
+        { pf->cap_eth_vlan, QRNIC_CAP_ETH_VLAN },
+        { pf->cap_eth_csum && pf->cap_eth_tso, QRNIC_CAP_ETH_TSO },
+        { pf->cap_eth_csum && pf->cap_eth_rx_coalesce,
           QRNIC_CAP_ETH_RX_COALESCE },
-        { d->cap_on_demand, QRNIC_CAP_ON_DEMAND },
-        { d->cap_indirect_mkey, QRNIC_CAP_INDIRECT_MKEY },
-        { d->cap_streaming_recv, QRNIC_CAP_STREAMING_RECV },
-        { d->cap_srq && d->cap_tag_matching, QRNIC_CAP_TAG_MATCHING },
-        { d->cap_priority, QRNIC_CAP_PRIORITY },
-        { d->cap_selective_repeat, QRNIC_CAP_SELECTIVE_REPEAT },
-        { d->cap_adaptive_routing, QRNIC_CAP_ADAPTIVE_ROUTING },
-        { d->cap_shared_connection, QRNIC_CAP_SHARED_CONNECTION },
-        { d->cap_congestion_control, QRNIC_CAP_CONGESTION_CONTROL },
-        { d->cap_event_index && c->doorbell_hold, QRNIC_CAP_EVENT_INDEX },
-        { d->cap_context_cache && c->context_cache,
+        { pf->cap_on_demand, QRNIC_CAP_ON_DEMAND },
+        { pf->cap_indirect_mkey, QRNIC_CAP_INDIRECT_MKEY },
+        { pf->cap_streaming_recv, QRNIC_CAP_STREAMING_RECV },
+        { pf->cap_srq && pf->cap_tag_matching, QRNIC_CAP_TAG_MATCHING },
+        { pf->cap_priority, QRNIC_CAP_PRIORITY },
+        { pf->cap_selective_repeat, QRNIC_CAP_SELECTIVE_REPEAT },
+        { pf->cap_adaptive_routing, QRNIC_CAP_ADAPTIVE_ROUTING },
+        { pf->cap_shared_connection, QRNIC_CAP_SHARED_CONNECTION },
+        { pf->cap_congestion_control, QRNIC_CAP_CONGESTION_CONTROL },
+        { pf->cap_event_index && c->doorbell_hold, QRNIC_CAP_EVENT_INDEX },
+        { pf->cap_context_cache && c->context_cache,
           QRNIC_CAP_CONTEXT_CACHE },
-        { d->cap_ud, QRNIC_CAP_UD },
-        { d->cap_uc, QRNIC_CAP_UC },
-        { d->cap_srq, QRNIC_CAP_SRQ },
-        { d->cap_srq && d->cap_xrc, QRNIC_CAP_XRC },
-        { d->cap_srq && d->cap_dynamic, QRNIC_CAP_DYNAMIC },
-        { d->cap_srq && d->cap_srq_resize, QRNIC_CAP_SRQ_RESIZE },
-        { d->cap_mw, QRNIC_CAP_MW },
-        { d->cap_fast_reg, QRNIC_CAP_FAST_REG },
-        { d->cap_cq_resize, QRNIC_CAP_CQ_RESIZE },
-        { d->cap_cq_moderation, QRNIC_CAP_CQ_MODERATION },
-        { d->cap_flow, QRNIC_CAP_FLOW },
-        { d->cap_cq_ignore_overrun, QRNIC_CAP_CQ_IGNORE_OVERRUN },
-        { d->cap_scatter_fcs, QRNIC_CAP_SCATTER_FCS },
-        { d->cap_source_qpn, QRNIC_CAP_SOURCE_QPN },
-        { d->cap_flow && d->cap_rss, QRNIC_CAP_RSS },
-        { d->cap_flow && d->cap_rss && d->cap_eth_rss, QRNIC_CAP_ETH_RSS },
-        { d->cap_dm && c->device_memory, QRNIC_CAP_DEVICE_MEMORY },
-        { d->cap_atomic_write, QRNIC_CAP_ATOMIC_WRITE },
-        { d->cap_flush, QRNIC_CAP_FLUSH },
-        { d->cap_inline_recv, QRNIC_CAP_INLINE_RECV },
-        { d->cap_rate_limit, QRNIC_CAP_RATE_LIMIT },
-        { d->cap_counter_sets, QRNIC_CAP_COUNTER_SETS },
-        { d->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
-        { d->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
-        { d->link_retransmission, QRNIC_CAP_LINK_RETRANSMISSION },
-        { d->shared_virtual, QRNIC_CAP_SHARED_VIRTUAL },
+        { pf->cap_ud, QRNIC_CAP_UD },
+        { pf->cap_uc, QRNIC_CAP_UC },
+        { pf->cap_srq, QRNIC_CAP_SRQ },
+        { pf->cap_srq && pf->cap_xrc, QRNIC_CAP_XRC },
+        { pf->cap_srq && pf->cap_dynamic, QRNIC_CAP_DYNAMIC },
+        { pf->cap_srq && pf->cap_srq_resize, QRNIC_CAP_SRQ_RESIZE },
+        { pf->cap_mw, QRNIC_CAP_MW },
+        { pf->cap_fast_reg, QRNIC_CAP_FAST_REG },
+        { pf->cap_cq_resize, QRNIC_CAP_CQ_RESIZE },
+        { pf->cap_cq_moderation, QRNIC_CAP_CQ_MODERATION },
+        { pf->cap_flow, QRNIC_CAP_FLOW },
+        { pf->cap_cq_ignore_overrun, QRNIC_CAP_CQ_IGNORE_OVERRUN },
+        { pf->cap_scatter_fcs, QRNIC_CAP_SCATTER_FCS },
+        { pf->cap_source_qpn, QRNIC_CAP_SOURCE_QPN },
+        { pf->cap_flow && pf->cap_rss, QRNIC_CAP_RSS },
+        { pf->cap_flow && pf->cap_rss && pf->cap_eth_rss, QRNIC_CAP_ETH_RSS },
+        { pf->cap_dm && c->device_memory, QRNIC_CAP_DEVICE_MEMORY },
+        { pf->cap_atomic_write, QRNIC_CAP_ATOMIC_WRITE },
+        { pf->cap_flush, QRNIC_CAP_FLUSH },
+        { pf->cap_inline_recv, QRNIC_CAP_INLINE_RECV },
+        { pf->cap_rate_limit, QRNIC_CAP_RATE_LIMIT },
+        { pf->cap_counter_sets, QRNIC_CAP_COUNTER_SETS },
+        { pf->cap_roce_v1, QRNIC_CAP_ROCE_V1 },
+        { pf->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
+        { pf->link_retransmission, QRNIC_CAP_LINK_RETRANSMISSION },
+        { pf->parent_obj.shared_virtual, QRNIC_CAP_SHARED_VIRTUAL },
 #ifdef QRNIC_HOST_ATOMIC64
-        { d->cap_atomic && d->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
+        { pf->cap_atomic && pf->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
     };
 
@@ -185,19 +189,19 @@ void qrnic_config_fill(QrnicDevice *d)
     for (unsigned i = 0; i < ARRAY_SIZE(cap); i++) {
         c->capabilities |= cap[i].on ? cap[i].bit : 0;
     }
-    if (d->icrc && !strcmp(d->icrc, "transport")) {
+    if (pf->icrc && !strcmp(pf->icrc, "transport")) {
         c->icrc = QRNIC_ICRC_TRANSPORT;
-    } else if (d->icrc && !strcmp(d->icrc, "soft-roce")) {
+    } else if (pf->icrc && !strcmp(pf->icrc, "soft-roce")) {
         c->icrc = QRNIC_ICRC_SOFT_ROCE;
     }
-    c->name = d->name;
-    memcpy(c->mac, d->conf.macaddr.a, sizeof(c->mac));
+    c->name = pf->parent_obj.name;
+    memcpy(c->mac, pf->conf.macaddr.a, sizeof(c->mac));
 }
 
 static void counters_get(Object *obj, Visitor *v, const char *name,
                          void *opaque, Error **errp)
 {
-    QrnicDevice *d = QRNIC(obj);
+    QrnicDevice *d = QRNIC_FUNCTION(obj);
 
     if (!visit_start_struct(v, name, NULL, 0, errp)) {
         return;
@@ -253,7 +257,7 @@ static bool visit_queue_pair(Visitor *v, const QrnicQpReport *r, Error **errp)
 static void queue_pairs_get(Object *obj, Visitor *v, const char *name,
                             void *opaque, Error **errp)
 {
-    QrnicDevice *d = QRNIC(obj);
+    QrnicDevice *d = QRNIC_FUNCTION(obj);
     QrnicQpReport r;
     uint32_t from = 0;
 
@@ -272,7 +276,7 @@ static void queue_pairs_get(Object *obj, Visitor *v, const char *name,
 
 static void stop_at_set(Object *obj, const char *value, Error **errp)
 {
-    QrnicDevice *d = QRNIC(obj);
+    QrnicDevice *d = QRNIC_FUNCTION(obj);
 
     if (qrnic_stop_set(d, value, errp)) {
         qrnic_kick(d);
@@ -281,18 +285,18 @@ static void stop_at_set(Object *obj, const char *value, Error **errp)
 
 static char *stop_at_get(Object *obj, Error **errp)
 {
-    return qrnic_stop_get(QRNIC(obj));
+    return qrnic_stop_get(QRNIC_FUNCTION(obj));
 }
 
 static void stopped_get(Object *obj, Visitor *v, const char *name, void *opaque,
                         Error **errp)
 {
-    qrnic_stop_visit(QRNIC(obj), v, name, errp);
+    qrnic_stop_visit(QRNIC_FUNCTION(obj), v, name, errp);
 }
 
 static void continue_set(Object *obj, bool value, Error **errp)
 {
-    QrnicDevice *d = QRNIC(obj);
+    QrnicDevice *d = QRNIC_FUNCTION(obj);
 
     if (!value) {
         error_setg(errp, "qrnic: property 'continue' accepts only true");
@@ -302,100 +306,105 @@ static void continue_set(Object *obj, bool value, Error **errp)
 }
 
 static const Property device_properties[] = {
-    DEFINE_NIC_PROPERTIES(QrnicDevice, conf),
-    DEFINE_PROP_LINK("cable", QrnicDevice, cable, TYPE_QRNIC_CABLE,
-                     QrnicCable *),
-    DEFINE_PROP_UINT32("vectors", QrnicDevice, config.vectors,
+    DEFINE_NIC_PROPERTIES(QrnicPf, conf),
+    DEFINE_PROP_LINK("cable", QrnicPf, cable, TYPE_QRNIC_CABLE, QrnicCable *),
+    DEFINE_PROP_UINT32("vectors", QrnicPf, parent_obj.config.vectors,
                        DEFAULT_VECTORS),
-    DEFINE_PROP_UINT32("doorbell-pages", QrnicDevice, config.db_pages, 256),
-    DEFINE_PROP_UINT32("doorbell-fifo", QrnicDevice, config.doorbell_fifo,
+    DEFINE_PROP_UINT32("doorbell-pages", QrnicPf, parent_obj.config.db_pages,
                        256),
-    DEFINE_PROP_BOOL("ioeventfd", QrnicDevice, ioeventfd, false),
-    DEFINE_PROP_BOOL("link-retransmission", QrnicDevice, link_retransmission,
+    DEFINE_PROP_UINT32("doorbell-fifo", QrnicPf,
+                       parent_obj.config.doorbell_fifo, 256),
+    DEFINE_PROP_BOOL("ioeventfd", QrnicPf, parent_obj.ioeventfd, false),
+    DEFINE_PROP_BOOL("link-retransmission", QrnicPf, link_retransmission,
                      false),
-    DEFINE_PROP_BOOL("shared-virtual", QrnicDevice, shared_virtual, false),
-    DEFINE_PROP_UINT32("translation-cache", QrnicDevice,
-                       config.translation_cache, 1024),
-    DEFINE_PROP_STRING("capture", QrnicDevice, capture_path),
-    DEFINE_PROP_UINT32("capture-qp", QrnicDevice, capture_qp, 0),
-    DEFINE_PROP_UINT32("max-qp", QrnicDevice, config.max_qp, 16384),
-    DEFINE_PROP_UINT32("max-cq", QrnicDevice, config.max_cq, 16384),
-    DEFINE_PROP_UINT32("max-mkey", QrnicDevice, config.max_mkey, 65536),
-    DEFINE_PROP_UINT32("max-pd", QrnicDevice, config.max_pd, 4096),
-    DEFINE_PROP_UINT32("max-gid", QrnicDevice, config.max_gid, 256),
-    DEFINE_PROP_UINT32("max-srq", QrnicDevice, config.max_srq, 8192),
-    DEFINE_PROP_UINT32("max-flow", QrnicDevice, config.max_flow, 1024),
-    DEFINE_PROP_UINT32("max-sge", QrnicDevice, config.max_sge, QRNIC_MAX_SGE),
-    DEFINE_PROP_UINT32("max-inline", QrnicDevice, config.max_inline,
+    DEFINE_PROP_BOOL("shared-virtual", QrnicPf, parent_obj.shared_virtual,
+                     false),
+    DEFINE_PROP_UINT32("translation-cache", QrnicPf,
+                       parent_obj.config.translation_cache, 1024),
+    DEFINE_PROP_STRING("capture", QrnicPf, capture_path),
+    DEFINE_PROP_UINT32("capture-qp", QrnicPf, capture_qp, 0),
+    DEFINE_PROP_UINT32("max-qp", QrnicPf, parent_obj.config.max_qp, 16384),
+    DEFINE_PROP_UINT32("max-cq", QrnicPf, parent_obj.config.max_cq, 16384),
+    DEFINE_PROP_UINT32("max-mkey", QrnicPf, parent_obj.config.max_mkey, 65536),
+    DEFINE_PROP_UINT32("max-pd", QrnicPf, parent_obj.config.max_pd, 4096),
+    DEFINE_PROP_UINT32("max-gid", QrnicPf, parent_obj.config.max_gid, 256),
+    DEFINE_PROP_UINT32("max-srq", QrnicPf, parent_obj.config.max_srq, 8192),
+    DEFINE_PROP_UINT32("max-flow", QrnicPf, parent_obj.config.max_flow, 1024),
+    DEFINE_PROP_UINT32("max-sge", QrnicPf, parent_obj.config.max_sge,
+                       QRNIC_MAX_SGE),
+    DEFINE_PROP_UINT32("max-inline", QrnicPf, parent_obj.config.max_inline,
                        QRNIC_MAX_INLINE),
-    DEFINE_PROP_UINT32("max-rd-atomic", QrnicDevice, config.max_rd_atomic, 16),
-    DEFINE_PROP_SIZE("device-memory-size", QrnicDevice, config.device_memory,
-                     1 << 20),
-    DEFINE_PROP_UINT32("doorbell-hold", QrnicDevice, config.doorbell_hold, 0),
-    DEFINE_PROP_UINT32("context-cache", QrnicDevice, config.context_cache, 0),
-    DEFINE_PROP_UINT32("context-stations", QrnicDevice,
-                       config.context_stations, 16),
-    DEFINE_PROP_UINT32("context-latency", QrnicDevice, config.context_latency,
-                       1000),
-    DEFINE_PROP_STRING("icrc", QrnicDevice, icrc),
-    DEFINE_PROP_BOOL("cap-atomic", QrnicDevice, cap_atomic, true),
-    DEFINE_PROP_BOOL("cap-direct-wqe", QrnicDevice, cap_direct_wqe, true),
-    DEFINE_PROP_BOOL("cap-inline-send", QrnicDevice, cap_inline_send, true),
-    DEFINE_PROP_BOOL("cap-timestamp", QrnicDevice, cap_timestamp, true),
-    DEFINE_PROP_BOOL("cap-eth-csum", QrnicDevice, cap_eth_csum, true),
-    DEFINE_PROP_BOOL("cap-eth-vlan", QrnicDevice, cap_eth_vlan, true),
-    DEFINE_PROP_BOOL("cap-eth-tso", QrnicDevice, cap_eth_tso, true),
-    DEFINE_PROP_BOOL("cap-eth-rx-coalesce", QrnicDevice, cap_eth_rx_coalesce,
+    DEFINE_PROP_UINT32("max-rd-atomic", QrnicPf,
+                       parent_obj.config.max_rd_atomic, 16),
+    DEFINE_PROP_SIZE("device-memory-size", QrnicPf,
+                     parent_obj.config.device_memory, 1 << 20),
+    DEFINE_PROP_UINT32("doorbell-hold", QrnicPf,
+                       parent_obj.config.doorbell_hold, 0),
+    DEFINE_PROP_UINT32("context-cache", QrnicPf,
+                       parent_obj.config.context_cache, 0),
+    DEFINE_PROP_UINT32("context-stations", QrnicPf,
+                       parent_obj.config.context_stations, 16),
+    DEFINE_PROP_UINT32("context-latency", QrnicPf,
+                       parent_obj.config.context_latency, 1000),
+    DEFINE_PROP_STRING("icrc", QrnicPf, icrc),
+    DEFINE_PROP_BOOL("cap-atomic", QrnicPf, cap_atomic, true),
+    DEFINE_PROP_BOOL("cap-direct-wqe", QrnicPf, cap_direct_wqe, true),
+    DEFINE_PROP_BOOL("cap-inline-send", QrnicPf, cap_inline_send, true),
+    DEFINE_PROP_BOOL("cap-timestamp", QrnicPf, cap_timestamp, true),
+    DEFINE_PROP_BOOL("cap-eth-csum", QrnicPf, cap_eth_csum, true),
+    DEFINE_PROP_BOOL("cap-eth-vlan", QrnicPf, cap_eth_vlan, true),
+    DEFINE_PROP_BOOL("cap-eth-tso", QrnicPf, cap_eth_tso, true),
+    DEFINE_PROP_BOOL("cap-eth-rx-coalesce", QrnicPf, cap_eth_rx_coalesce, true),
+    DEFINE_PROP_BOOL("cap-on-demand", QrnicPf, cap_on_demand, true),
+    DEFINE_PROP_BOOL("cap-indirect-mkey", QrnicPf, cap_indirect_mkey, true),
+    DEFINE_PROP_BOOL("cap-streaming-recv", QrnicPf, cap_streaming_recv, true),
+    DEFINE_PROP_BOOL("cap-tag-matching", QrnicPf, cap_tag_matching, true),
+    DEFINE_PROP_BOOL("cap-context-cache", QrnicPf, cap_context_cache, true),
+    DEFINE_PROP_BOOL("cap-dynamic", QrnicPf, cap_dynamic, true),
+    DEFINE_PROP_BOOL("cap-priority", QrnicPf, cap_priority, true),
+    DEFINE_PROP_BOOL("cap-selective-repeat", QrnicPf, cap_selective_repeat,
                      true),
-    DEFINE_PROP_BOOL("cap-on-demand", QrnicDevice, cap_on_demand, true),
-    DEFINE_PROP_BOOL("cap-indirect-mkey", QrnicDevice, cap_indirect_mkey,
+    DEFINE_PROP_BOOL("cap-adaptive-routing", QrnicPf, cap_adaptive_routing,
                      true),
-    DEFINE_PROP_BOOL("cap-streaming-recv", QrnicDevice, cap_streaming_recv,
+    DEFINE_PROP_BOOL("cap-shared-connection", QrnicPf, cap_shared_connection,
                      true),
-    DEFINE_PROP_BOOL("cap-tag-matching", QrnicDevice, cap_tag_matching, true),
-    DEFINE_PROP_BOOL("cap-context-cache", QrnicDevice, cap_context_cache,
+    DEFINE_PROP_BOOL("cap-congestion-control", QrnicPf, cap_congestion_control,
                      true),
-    DEFINE_PROP_BOOL("cap-dynamic", QrnicDevice, cap_dynamic, true),
-    DEFINE_PROP_BOOL("cap-priority", QrnicDevice, cap_priority, true),
-    DEFINE_PROP_BOOL("cap-selective-repeat", QrnicDevice, cap_selective_repeat,
+    DEFINE_PROP_BOOL("cap-event-index", QrnicPf, cap_event_index, true),
+    DEFINE_PROP_BOOL("cap-ud", QrnicPf, cap_ud, true),
+    DEFINE_PROP_BOOL("cap-uc", QrnicPf, cap_uc, true),
+    DEFINE_PROP_BOOL("cap-srq", QrnicPf, cap_srq, true),
+    DEFINE_PROP_BOOL("cap-srq-resize", QrnicPf, cap_srq_resize, true),
+    DEFINE_PROP_BOOL("cap-xrc", QrnicPf, cap_xrc, true),
+    DEFINE_PROP_BOOL("cap-mw", QrnicPf, cap_mw, true),
+    DEFINE_PROP_BOOL("cap-fast-reg", QrnicPf, cap_fast_reg, true),
+    DEFINE_PROP_BOOL("cap-cq-resize", QrnicPf, cap_cq_resize, true),
+    DEFINE_PROP_BOOL("cap-cq-moderation", QrnicPf, cap_cq_moderation, true),
+    DEFINE_PROP_BOOL("cap-flow", QrnicPf, cap_flow, true),
+    DEFINE_PROP_BOOL("cap-cq-ignore-overrun", QrnicPf, cap_cq_ignore_overrun,
                      true),
-    DEFINE_PROP_BOOL("cap-adaptive-routing", QrnicDevice, cap_adaptive_routing,
-                     true),
-    DEFINE_PROP_BOOL("cap-shared-connection", QrnicDevice,
-                     cap_shared_connection, true),
-    DEFINE_PROP_BOOL("cap-congestion-control", QrnicDevice,
-                     cap_congestion_control, true),
-    DEFINE_PROP_BOOL("cap-event-index", QrnicDevice, cap_event_index, true),
-    DEFINE_PROP_BOOL("cap-ud", QrnicDevice, cap_ud, true),
-    DEFINE_PROP_BOOL("cap-uc", QrnicDevice, cap_uc, true),
-    DEFINE_PROP_BOOL("cap-srq", QrnicDevice, cap_srq, true),
-    DEFINE_PROP_BOOL("cap-srq-resize", QrnicDevice, cap_srq_resize, true),
-    DEFINE_PROP_BOOL("cap-xrc", QrnicDevice, cap_xrc, true),
-    DEFINE_PROP_BOOL("cap-mw", QrnicDevice, cap_mw, true),
-    DEFINE_PROP_BOOL("cap-fast-reg", QrnicDevice, cap_fast_reg, true),
-    DEFINE_PROP_BOOL("cap-cq-resize", QrnicDevice, cap_cq_resize, true),
-    DEFINE_PROP_BOOL("cap-cq-moderation", QrnicDevice, cap_cq_moderation, true),
-    DEFINE_PROP_BOOL("cap-flow", QrnicDevice, cap_flow, true),
-    DEFINE_PROP_BOOL("cap-cq-ignore-overrun", QrnicDevice,
-                     cap_cq_ignore_overrun, true),
-    DEFINE_PROP_BOOL("cap-scatter-fcs", QrnicDevice, cap_scatter_fcs, true),
-    DEFINE_PROP_BOOL("cap-source-qpn", QrnicDevice, cap_source_qpn, true),
-    DEFINE_PROP_BOOL("cap-rss", QrnicDevice, cap_rss, true),
-    DEFINE_PROP_BOOL("cap-eth-rss", QrnicDevice, cap_eth_rss, true),
-    DEFINE_PROP_BOOL("cap-dm", QrnicDevice, cap_dm, true),
-    DEFINE_PROP_BOOL("cap-atomic-write", QrnicDevice, cap_atomic_write, true),
-    DEFINE_PROP_BOOL("cap-flush", QrnicDevice, cap_flush, true),
-    DEFINE_PROP_BOOL("cap-inline-recv", QrnicDevice, cap_inline_recv, true),
-    DEFINE_PROP_BOOL("cap-rate-limit", QrnicDevice, cap_rate_limit, true),
-    DEFINE_PROP_BOOL("cap-counter-sets", QrnicDevice, cap_counter_sets, true),
-    DEFINE_PROP_BOOL("cap-roce-v1", QrnicDevice, cap_roce_v1, true),
-    DEFINE_PROP_BOOL("cap-command-event", QrnicDevice, cap_command_event, true),
-    DEFINE_PROP_BOOL("cap-atomic-glob", QrnicDevice, cap_atomic_glob, true),
+    DEFINE_PROP_BOOL("cap-scatter-fcs", QrnicPf, cap_scatter_fcs, true),
+    DEFINE_PROP_BOOL("cap-source-qpn", QrnicPf, cap_source_qpn, true),
+    DEFINE_PROP_BOOL("cap-rss", QrnicPf, cap_rss, true),
+    DEFINE_PROP_BOOL("cap-eth-rss", QrnicPf, cap_eth_rss, true),
+    DEFINE_PROP_BOOL("cap-dm", QrnicPf, cap_dm, true),
+    DEFINE_PROP_BOOL("cap-atomic-write", QrnicPf, cap_atomic_write, true),
+    DEFINE_PROP_BOOL("cap-flush", QrnicPf, cap_flush, true),
+    DEFINE_PROP_BOOL("cap-inline-recv", QrnicPf, cap_inline_recv, true),
+    DEFINE_PROP_BOOL("cap-rate-limit", QrnicPf, cap_rate_limit, true),
+    DEFINE_PROP_BOOL("cap-counter-sets", QrnicPf, cap_counter_sets, true),
+    DEFINE_PROP_BOOL("cap-roce-v1", QrnicPf, cap_roce_v1, true),
+    DEFINE_PROP_BOOL("cap-command-event", QrnicPf, cap_command_event, true),
+    DEFINE_PROP_BOOL("cap-atomic-glob", QrnicPf, cap_atomic_glob, true),
 };
 
 void qrnic_properties_add(ObjectClass *klass)
 {
     device_class_set_props(DEVICE_CLASS(klass), device_properties);
+}
+
+void qrnic_reports_add(ObjectClass *klass)
+{
     object_class_property_add(klass, "counters", "struct", counters_get, NULL,
                               NULL, NULL);
     object_class_property_set_description(klass, "counters",

@@ -4,7 +4,7 @@
  * qrnic_cable_plug() attaches the device to the cable at realize. The cable
  * calls link_changed() and work(). The engine sends through cable_send(), and
  * each run of the device calls cable_receive(). While the cable accepts no
- * frame, d->cable_full is true.
+ * frame, pf->cable_full is true.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,22 +21,25 @@ QEMU_BUILD_BUG_ON(QRNIC_CABLE_FRAME != QRNIC_FRAME_MAX);
 
 static bool cable_link(QrnicDevice *d)
 {
-    return qrnic_cable_link(d->cable);
+    return qrnic_cable_link(qrnic_pf(d)->cable);
 }
 
 static bool cable_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
-    d->cable_full = !qrnic_cable_send(d->cable, frame, len);
-    return !d->cable_full;
+    QrnicPf *pf = qrnic_pf(d);
+
+    pf->cable_full = !qrnic_cable_send(pf->cable, frame, len);
+    return !pf->cable_full;
 }
 
 static bool cable_receive(QrnicDevice *d)
 {
+    QrnicPf *pf = qrnic_pf(d);
     bool lost = qrnic_takes_no_frame(d);
     uint8_t frame[QRNIC_CABLE_FRAME];
 
-    if (d->cable_full && qrnic_cable_room(d->cable)) {
-        d->cable_full = false;
+    if (pf->cable_full && qrnic_cable_room(pf->cable)) {
+        pf->cable_full = false;
         qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     }
     qrnic_engine_take_frames(d->engine);
@@ -48,13 +51,13 @@ static bool cable_receive(QrnicDevice *d)
         if (!lost && !qrnic_port_can_receive(d)) {
             return !qrnic_engine_suspended(d->engine);
         }
-        shared = qrnic_cable_peek(d->cable, &len);
+        shared = qrnic_cable_peek(pf->cable, &len);
         if (!shared) {
-            return qrnic_cable_await(d->cable);
+            return qrnic_cable_await(pf->cable);
         }
         copied = MIN(len, sizeof(frame));
         memcpy(frame, shared, copied);
-        qrnic_cable_take(d->cable, frame, copied);
+        qrnic_cable_take(pf->cable, frame, copied);
         /*
          * A frame that is longer than the device accepts is dropped, because a
          * truncated frame is useless.
@@ -68,12 +71,12 @@ static bool cable_receive(QrnicDevice *d)
 
 static void cable_settle(QrnicDevice *d)
 {
-    qrnic_cable_settle(d->cable);
+    qrnic_cable_settle(qrnic_pf(d)->cable);
 }
 
 static void cable_cleanup(QrnicDevice *d)
 {
-    qrnic_cable_detach(d->cable);
+    qrnic_cable_detach(qrnic_pf(d)->cable);
 }
 
 static void link_changed(void *opaque)
@@ -84,7 +87,7 @@ static void link_changed(void *opaque)
      * Senders that wait for room must try again, because a cable without link
      * drops their frames.
      */
-    d->cable_full = false;
+    qrnic_pf(d)->cable_full = false;
     qrnic_pending_add(d, QRNIC_PENDING_WIRE);
     qrnic_pending_add(d, QRNIC_PENDING_LINK);
     qrnic_kick(d);
@@ -107,7 +110,7 @@ static void work(void *opaque)
     object_unref(OBJECT(d));
 }
 
-bool qrnic_cable_plug(QrnicDevice *d, Error **errp)
+bool qrnic_cable_plug(QrnicPf *pf, Error **errp)
 {
     static const QrnicWire wire = {
         .link = cable_link,
@@ -120,8 +123,9 @@ bool qrnic_cable_plug(QrnicDevice *d, Error **errp)
         .link = link_changed,
         .work = work,
     };
+    QrnicDevice *d = &pf->parent_obj;
 
-    if (!qrnic_cable_attach(d->cable, &client, d, d->name, errp)) {
+    if (!qrnic_cable_attach(pf->cable, &client, d, d->name, errp)) {
         return false;
     }
     d->wire = &wire;

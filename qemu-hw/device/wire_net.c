@@ -83,16 +83,10 @@ static NetClientInfo net_info = {
     .link_status_changed = net_link_status_changed,
 };
 
-static void nic_delete(QrnicDevice *d)
-{
-    qemu_del_nic(d->nic);
-    d->nic = NULL;
-}
-
 static void net_unplugged(void *opaque)
 {
-    QrnicDevice *d = opaque;
-    NetClientState *nc = qemu_get_queue(d->nic);
+    QrnicPf *pf = opaque;
+    NetClientState *nc = qemu_get_queue(pf->nic);
 
     /*
      * Delivers the frames that a hub buffers for this device, because their
@@ -104,8 +98,9 @@ static void net_unplugged(void *opaque)
      * not call back after the deletion.
      */
     qemu_purge_queued_packets(nc);
-    nic_delete(d);
-    object_unref(OBJECT(d));
+    qemu_del_nic(pf->nic);
+    pf->nic = NULL;
+    object_unref(OBJECT(pf));
 }
 
 /*
@@ -116,12 +111,14 @@ static void net_unplugged(void *opaque)
 static void net_detach(QrnicDevice *d)
 {
     object_ref(OBJECT(d));
-    aio_bh_schedule_oneshot(qemu_get_aio_context(), net_unplugged, d);
+    aio_bh_schedule_oneshot(qemu_get_aio_context(), net_unplugged,
+                            qrnic_pf(d));
 }
 
 static bool net_link(QrnicDevice *d)
 {
-    NetClientState *nc = d->nic ? qemu_get_queue(d->nic) : NULL;
+    NICState *nic = qrnic_pf(d)->nic;
+    NetClientState *nc = nic ? qemu_get_queue(nic) : NULL;
 
     return nc && nc->peer && !nc->link_down;
 }
@@ -140,16 +137,16 @@ static void net_sent(NetClientState *nc, ssize_t ret)
 
 static bool net_send(QrnicDevice *d, const uint8_t *frame, size_t len)
 {
-    return qemu_send_packet_async(qemu_get_queue(d->nic), frame, len,
+    return qemu_send_packet_async(qemu_get_queue(qrnic_pf(d)->nic), frame, len,
                                   net_sent) != 0;
 }
 
 static void net_flush(QrnicDevice *d)
 {
-    qemu_flush_queued_packets(qemu_get_queue(d->nic));
+    qemu_flush_queued_packets(qemu_get_queue(qrnic_pf(d)->nic));
 }
 
-void qrnic_net_init(QrnicDevice *d)
+void qrnic_net_init(QrnicPf *pf)
 {
     static const QrnicWire wire = {
         .link = net_link,
@@ -157,10 +154,12 @@ void qrnic_net_init(QrnicDevice *d)
         .flush = net_flush,
         .cleanup = net_detach,
     };
+    QrnicDevice *d = &pf->parent_obj;
     DeviceState *dev = DEVICE(d);
 
-    d->nic = qemu_new_nic(&net_info, &d->conf, object_get_typename(OBJECT(d)),
-                          dev->id, &dev->mem_reentrancy_guard, d);
-    qemu_format_nic_info_str(qemu_get_queue(d->nic), d->conf.macaddr.a);
+    pf->nic = qemu_new_nic(&net_info, &pf->conf,
+                           object_get_typename(OBJECT(d)), dev->id,
+                           &dev->mem_reentrancy_guard, d);
+    qemu_format_nic_info_str(qemu_get_queue(pf->nic), pf->conf.macaddr.a);
     d->wire = &wire;
 }

@@ -1,0 +1,114 @@
+/*
+ * qrnic: the physical function: type qrnic
+ *
+ * pf_realize() checks the properties and creates the parts of the device in the
+ * order of their dependencies. At unplug, pci.c destroys them. Manual, chapter
+ * "PCI".
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/error-report.h"
+#include "qemu/module.h"
+#include "qemu/units.h"
+#include "hw/pci/pci.h"
+#include "hw/pci/pci_bridge.h"
+#include "hw/pci/pci_bus.h"
+#include "hw/pci/pcie.h"
+#include "compat.h"
+#include "device/capture.h"
+#include "device/faces.h"
+
+/* Offset in the configuration space */
+#define ECAP_SERIAL 0x150
+
+/*
+ * Warns if the prefetchable BARs exceed the window of the port above, which the
+ * running guest has already set. An empty port has a window of 2 MiB, in which
+ * the defaults fit. A device that is present from the start needs no warning,
+ * because the firmware makes the window large enough.
+ */
+static void check_window(QrnicDevice *d)
+{
+    const uint8_t type = PCI_BASE_ADDRESS_MEM_PREFETCH;
+    PCIDevice *pci = PCI_DEVICE(d);
+    PCIDevice *port = pci_bridge_get_device(pci_get_bus(pci));
+    uint64_t base, limit, window, needed = 0;
+
+    if (!DEVICE(d)->hotplugged || !port ||
+        !(pci_get_word(port->config + PCI_COMMAND) & PCI_COMMAND_MEMORY)) {
+        return;
+    }
+    for (unsigned i = 0; i < PCI_NUM_REGIONS; i++) {
+        if (pci->io_regions[i].type & type) {
+            needed += pci->io_regions[i].size;
+        }
+    }
+    base = pci_bridge_get_base(port, type);
+    limit = pci_bridge_get_limit(port, type);
+    window = limit > base ? limit - base + 1 : 0;
+    if (window < needed) {
+        warn_report("qrnic '%s': properties 'doorbell-pages' and "
+                    "'device-memory-size' require %" PRIu64 " KiB of "
+                    "prefetchable address space, but its port has a window of "
+                    "%" PRIu64 " KiB: set pref64-reserve=%" PRIu64 "M of the "
+                    "pcie-root-port", d->name, needed / KiB, window / KiB,
+                    pow2ceil(DIV_ROUND_UP(needed, MiB)));
+    }
+}
+
+static void pf_realize(PCIDevice *pci, Error **errp)
+{
+    QrnicPf *pf = QRNIC(pci);
+    QrnicDevice *d = &pf->parent_obj;
+    DeviceState *dev = DEVICE(pci);
+
+    if (!qrnic_properties_check(pf, errp) ||
+        !qrnic_function_capabilities(d, errp)) {
+        return;
+    }
+    qemu_macaddr_default_if_unset(&pf->conf.macaddr);
+    pcie_dev_ser_num_init(pci, ECAP_SERIAL, qrnic_eui64(pf->conf.macaddr.a));
+    d->name = dev->id ? g_strdup(dev->id) :
+              g_strdup_printf("%s.%x", pci_get_bus(pci)->qbus.name,
+                              pci->devfn);
+    qrnic_config_fill(pf);
+    if (!qrnic_capture_start(d, pf->capture_path, pf->capture_qp, errp) ||
+        !qrnic_function_bars(d, errp) ||
+        (pf->cable && !qrnic_cable_plug(pf, errp))) {
+        qrnic_function_undo(d);
+        return;
+    }
+    qrnic_function_plug(d);
+    if (!pf->cable) {
+        qrnic_net_init(pf);
+    }
+    qrnic_function_start(d);
+    check_window(d);
+}
+
+static void pf_class_init(ObjectClass *klass, QrnicClassData *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(klass);
+    PCIDeviceClass *k = PCI_DEVICE_CLASS(klass);
+
+    k->realize = pf_realize;
+    k->device_id = QRNIC_PCI_DEVICE_ID;
+    dc->desc = "RoCE RDMA adapter that exists only in QEMU";
+    qrnic_properties_add(klass);
+}
+
+static const TypeInfo pf_info = {
+    .name = TYPE_QRNIC,
+    .parent = TYPE_QRNIC_FUNCTION,
+    .instance_size = sizeof(QrnicPf),
+    .class_init = pf_class_init,
+};
+
+static void pf_register(void)
+{
+    type_register_static(&pf_info);
+}
+
+type_init(pf_register)
