@@ -183,6 +183,7 @@ int qrnic_query_rt_values(struct ibv_context *context,
 const struct verbs_match_ent qrnic_match_table[] = {
 	VERBS_DRIVER_ID(QRNIC_DRIVER_ID),
 	VERBS_PCI_MATCH(QRNIC_PCI_VENDOR_ID, QRNIC_PCI_DEVICE_ID, NULL),
+	VERBS_PCI_MATCH(QRNIC_PCI_VENDOR_ID, QRNIC_PCI_VF_DEVICE_ID, NULL),
 	{},
 };
 

@@ -263,8 +263,10 @@ enum qrnic_syndrome {
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
 #define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
 #define QRNIC_CAP_EVENT_INDEX 0x0000200000000000ull
+#define QRNIC_CAP_SRIOV 0x0000400000000000ull
 #define QRNIC_CAP_SHARED_VIRTUAL 0x0000800000000000ull
-#define QRNIC_CAP_ALL 0x0000bfffffffffffull
+#define QRNIC_CAP_VF 0x0001000000000000ull
+#define QRNIC_CAP_ALL 0x0001ffffffffffffull
 
 /*
  * Options of a connection; an option that has a capability is in force if

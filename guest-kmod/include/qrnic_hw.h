@@ -17,6 +17,7 @@
 /* PCI identity (PCI Express Base Specification 5.0, section 7.5.1) */
 #define QRNIC_PCI_VENDOR_ID 0x1234u
 #define QRNIC_PCI_DEVICE_ID 0x5152u
+#define QRNIC_PCI_VF_DEVICE_ID 0x5156u
 #define QRNIC_PCI_REVISION 0x1u
 #define QRNIC_PCI_CLASS 0x20000u
 #define QRNIC_BAR_CONTROL 0u
@@ -27,6 +28,7 @@
 #define QRNIC_MSIX_PBA_OFFSET 0x8000u
 #define QRNIC_BAR_MSIX_SIZE 0x10000u
 #define QRNIC_MSIX_MAX_VECTORS 64u
+#define QRNIC_MAX_VFS 63u
 
 /* Values of the identification registers */
 #define QRNIC_ID_MAGIC 0x434e5251u
@@ -532,8 +534,10 @@ enum qrnic_link_state {
 #define QRNIC_CAP_LINK_RETRANSMISSION 0x0000080000000000ull
 #define QRNIC_CAP_SHARED_CONNECTION 0x0000100000000000ull
 #define QRNIC_CAP_EVENT_INDEX 0x0000200000000000ull
+#define QRNIC_CAP_SRIOV 0x0000400000000000ull
 #define QRNIC_CAP_SHARED_VIRTUAL 0x0000800000000000ull
-#define QRNIC_CAP_ALL 0x0000bfffffffffffull
+#define QRNIC_CAP_VF 0x0001000000000000ull
+#define QRNIC_CAP_ALL 0x0001ffffffffffffull
 
 /*
  * Rights of memory keys, and rights that a QP grants to remote requests

@@ -1,10 +1,11 @@
 /*
  * qrnic: the PCI device around the engine: its structure, and the bus below it
  *
- * A device is a PCI Express function. pci.c creates and destroys the parts that
- * each function has. Every other file reaches their state through QrnicDevice,
- * and uses the functions of bus.c below. Only the physical function (pf.c, type
- * qrnic) has properties and a backend (QrnicPf).
+ * A device is a PCI Express function: the physical function (type qrnic), or a
+ * virtual function (type qrnic-vf). pci.c creates and destroys the parts that
+ * both types have. Every other file reaches their state through QrnicDevice,
+ * and uses the functions of bus.c below. Only the physical function has
+ * properties and a backend (QrnicPf).
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,7 +23,7 @@
  * Layers of the device. A file calls only files of lower layers, or files of
  * its own layer that call none of its callers.
  *
- *   pf.c                                                    type, realize
+ *   pf.c sriov/                                             types, realize
  *   pci.c properties.c                                      faces.h
  *   registers.c wire_net.c wire_cable.c engine_env.c        faces.h
  *   work.c                                                  work.h
@@ -79,8 +80,8 @@ typedef struct QrnicRegisters {
 } QrnicRegisters;
 
 /*
- * Operations of the wire: a network backend of QEMU (wire_net.c) or a cable
- * (wire_cable.c)
+ * Operations of the wire: a network backend of QEMU (wire_net.c), a cable
+ * (wire_cable.c), or the embedded switch (sriov/wire.c)
  */
 typedef struct QrnicWire {
     /* Returns true if the link is up. */
@@ -102,6 +103,8 @@ typedef struct QrnicWire {
     bool (*receive)(QrnicDevice *d);
     /* Called before the device is left, or NULL */
     void (*settle)(QrnicDevice *d);
+    /* Called when the device is reset, or NULL */
+    void (*reset)(QrnicDevice *d);
     /* Releases the wire. Called when the device is unplugged and not in use. */
     void (*cleanup)(QrnicDevice *d);
 } QrnicWire;
@@ -150,6 +153,9 @@ struct QrnicDevice {
     bool clock_stopped;
     int64_t clock_stopped_ns;
     int64_t clock_lag_ns;       /* length of all earlier stops */
+    /* Functions of the adapter (sriov/sriov.h); NULL without the property vfs */
+    struct QrnicSriov *sriov;
+    unsigned port;              /* port of the embedded switch */
 };
 
 /* The physical function: its properties, and the backend of its wire */
@@ -176,6 +182,7 @@ struct QrnicPf {
     bool link_retransmission;
     char *capture_path;
     uint32_t capture_qp;
+    uint32_t vfs;               /* number of virtual functions */
 
     NICState *nic;              /* NULL with a cable */
     /* the cable accepts no frame now */

@@ -2,8 +2,8 @@
  * qrnic: the outer layer of the device: the PCI Express function, registers,
  * wires, the environment of the engine, and properties
  *
- * QEMU or the engine calls these files. At realize, the type (pf.c) and
- * pci.c call the functions below.
+ * QEMU or the engine calls these files. At realize, the types (pf.c, sriov/)
+ * and pci.c call the functions below.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

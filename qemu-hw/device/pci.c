@@ -1,15 +1,18 @@
 /*
- * qrnic: the PCI Express function: the parts that each type of function has
+ * qrnic: the PCI Express function: the parts that the physical function and a
+ * virtual function have in common
  *
- * At realize, the file of the type (pf.c) fills in d->config. Then it calls
- * qrnic_function_capabilities(), qrnic_function_bars() and
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
+ * At realize, the file of the type (pf.c, sriov/vf.c) fills in d->config. Then
+ * it calls qrnic_function_capabilities(), qrnic_function_bars() and
  * qrnic_function_plug(), sets d->wire, and calls qrnic_function_start().
  * qrnic_function_exit() destroys the parts at unplug. The engine and the port
  * stay until device_finalize(), because an operation of the engine may cause
  * the unplug. After realize, QEMU calls the reset, config_write() and
  * run_state_changed(); all other calls reach the other files of the device.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"

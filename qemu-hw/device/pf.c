@@ -2,8 +2,9 @@
  * qrnic: the physical function: type qrnic
  *
  * pf_realize() checks the properties and creates the parts of the device in the
- * order of their dependencies. At unplug, pci.c destroys them. Manual, chapter
- * "PCI".
+ * order of their dependencies. The virtual functions are created last, because
+ * they use the configuration of the physical function and its switch. At unplug
+ * they are destroyed first. Manual, chapters "PCI" and "Virtual functions".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,9 +17,11 @@
 #include "hw/pci/pci_bridge.h"
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pcie.h"
+#include "hw/pci/pcie_sriov.h"
 #include "compat.h"
 #include "device/capture.h"
 #include "device/faces.h"
+#include "device/sriov/sriov.h"
 
 /* Offset in the configuration space */
 #define ECAP_SERIAL 0x150
@@ -81,11 +84,30 @@ static void pf_realize(PCIDevice *pci, Error **errp)
         return;
     }
     qrnic_function_plug(d);
-    if (!pf->cable) {
+    if (pf->vfs) {
+        qrnic_sriov_start(pf);
+    } else if (!pf->cable) {
         qrnic_net_init(pf);
     }
     qrnic_function_start(d);
     check_window(d);
+    if (pf->vfs && !qrnic_sriov_create_vfs(pf, errp)) {
+        qrnic_function_exit(d);
+    }
+}
+
+static void pf_exit(PCIDevice *pci)
+{
+    QrnicPf *pf = QRNIC(pci);
+
+    /* The virtual functions use the wire of the physical function. */
+    pcie_sriov_pf_exit(pci);
+    qrnic_function_exit(&pf->parent_obj);
+}
+
+static void pf_finalize(Object *obj)
+{
+    qrnic_sriov_unref(QRNIC_FUNCTION(obj)->sriov);
 }
 
 static void pf_class_init(ObjectClass *klass, QrnicClassData *data)
@@ -94,6 +116,7 @@ static void pf_class_init(ObjectClass *klass, QrnicClassData *data)
     PCIDeviceClass *k = PCI_DEVICE_CLASS(klass);
 
     k->realize = pf_realize;
+    k->exit = pf_exit;
     k->device_id = QRNIC_PCI_DEVICE_ID;
     dc->desc = "RoCE RDMA adapter that exists only in QEMU";
     qrnic_properties_add(klass);
@@ -103,6 +126,7 @@ static const TypeInfo pf_info = {
     .name = TYPE_QRNIC,
     .parent = TYPE_QRNIC_FUNCTION,
     .instance_size = sizeof(QrnicPf),
+    .instance_finalize = pf_finalize,
     .class_init = pf_class_init,
 };
 

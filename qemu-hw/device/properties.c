@@ -60,6 +60,7 @@ static bool check_values(QrnicPf *pf, Error **errp)
         { "translation-cache", c->translation_cache, 0, 1 << 16 },
         { "context-stations", c->context_stations, 0, 1024 },
         { "context-latency", c->context_latency, 0, 1000000000 },
+        { "vfs", pf->vfs, 0, QRNIC_MAX_VFS },
     };
 
     for (unsigned i = 0; i < ARRAY_SIZE(range); i++) {
@@ -100,6 +101,16 @@ static bool check_values(QrnicPf *pf, Error **errp)
     if (pf->cable && pf->conf.peers.ncs[0]) {
         error_setg(errp, "qrnic: properties 'cable' and 'netdev' exclude each "
                    "other");
+        return false;
+    }
+    if (pf->vfs && pf->cable) {
+        error_setg(errp, "qrnic: properties 'vfs' and 'cable' exclude each "
+                   "other");
+        return false;
+    }
+    if (pf->vfs && pf->link_retransmission) {
+        error_setg(errp, "qrnic: properties 'vfs' and 'link-retransmission' "
+                   "exclude each other");
         return false;
     }
     if (pf->conf.macaddr.a[0] & 1) {
@@ -180,6 +191,7 @@ void qrnic_config_fill(QrnicPf *pf)
         { pf->cap_command_event, QRNIC_CAP_COMMAND_EVENT },
         { pf->link_retransmission, QRNIC_CAP_LINK_RETRANSMISSION },
         { pf->parent_obj.shared_virtual, QRNIC_CAP_SHARED_VIRTUAL },
+        { pf->vfs, QRNIC_CAP_SRIOV },
 #ifdef QRNIC_HOST_ATOMIC64
         { pf->cap_atomic && pf->cap_atomic_glob, QRNIC_CAP_ATOMIC_GLOB },
 #endif
@@ -321,6 +333,7 @@ static const Property device_properties[] = {
                      false),
     DEFINE_PROP_UINT32("translation-cache", QrnicPf,
                        parent_obj.config.translation_cache, 1024),
+    DEFINE_PROP_UINT32("vfs", QrnicPf, vfs, 0),
     DEFINE_PROP_STRING("capture", QrnicPf, capture_path),
     DEFINE_PROP_UINT32("capture-qp", QrnicPf, capture_qp, 0),
     DEFINE_PROP_UINT32("max-qp", QrnicPf, parent_obj.config.max_qp, 16384),

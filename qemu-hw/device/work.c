@@ -132,6 +132,9 @@ void qrnic_device_reset(QrnicDevice *d)
     timer_del(d->timer);
     qrnic_pending_take(d, QRNIC_PENDING_TIMER);
     qrnic_port_link_reset(d);
+    if (d->wire->reset) {
+        d->wire->reset(d);
+    }
     qrnic_engine_reset(d->engine);
     qrnic_doorbell_events_reset(d);
     qrnic_stop_forget(d);

@@ -87,6 +87,12 @@ static void machine_ready(Notifier *notifier, void *data)
     for (unsigned i = 0; i < PCI_DEVFN_MAX && !p->pci; i++) {
         p->pci = p->bus->devices[i];
     }
+    if (p->pci && object_dynamic_cast(OBJECT(p->pci), "qrnic") &&
+        object_property_get_uint(OBJECT(p->pci), "vfs", &error_abort)) {
+        error_setg(&error_fatal, "qrnic-process: vfio-user has no virtual "
+                   "functions: give no property vfs");
+        return;
+    }
     if (count != 1 || !object_dynamic_cast(OBJECT(p->pci), "qrnic")) {
         error_setg(&error_fatal, "qrnic-process: the machine serves exactly "
                    "one device of the type qrnic, and has %u %s: give one "

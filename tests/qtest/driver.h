@@ -392,6 +392,7 @@ void add_completion_tests(void);
 void add_property_tests(void);
 void add_reentry_tests(void);
 void add_power_tests(void);
+void add_sriov_tests(void);
 void add_xrc_tests(void);
 void add_dynamic_tests(void);
 void add_flags_tests(void);

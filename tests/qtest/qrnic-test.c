@@ -48,6 +48,7 @@ int main(int argc, char **argv)
     add_rss_tests();
     add_reentry_tests();
     add_power_tests();
+    add_sriov_tests();
     add_counter_set_tests();
     add_roce_v1_tests();
     add_capture_tests();

@@ -1,0 +1,277 @@
+/*
+ * qrnic: the wire of a function that has virtual functions beside it: a port of
+ * the embedded switch
+ *
+ * The engine of a function sends through port_send(), which only queues the
+ * frame in the switch. switch_bh() runs the switch, and the switch delivers
+ * frames to the engines of other functions (deliver()). So one engine is never
+ * called from within another one. A function that cannot accept a frame calls
+ * port_flush() when it can.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
+#include "hw/pci/pci.h"
+#include "trace.h"
+#include "device/parts.h"
+#include "device/sriov/sriov.h"
+
+QEMU_BUILD_BUG_ON(QRNIC_ESWITCH_FRAME_MAX != QRNIC_FRAME_MAX);
+
+static void sriov_ref(QrnicSriov *s)
+{
+    s->references++;
+}
+
+void qrnic_sriov_unref(QrnicSriov *s)
+{
+    if (s && !--s->references) {
+        qrnic_eswitch_free(s->eswitch);
+        timer_free(s->timer);
+        g_free(s->name);
+        g_free(s);
+    }
+}
+
+/* Requests a run of the switch. */
+static void switch_kick(void *opaque)
+{
+    QrnicSriov *s = opaque;
+
+    if (s->bh) {
+        qemu_bh_schedule(s->bh);
+    }
+}
+
+/*
+ * Passes a frame to a function. The guard rejects MMIO from the function's own
+ * interrupts meanwhile, as in a bottom half of the function.
+ */
+static void function_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    MemReentrancyGuard *guard = &DEVICE(d)->mem_reentrancy_guard;
+    bool was_engaged = guard->engaged_in_io;
+
+    object_ref(OBJECT(d));
+    guard->engaged_in_io = true;
+    qrnic_port_receive(d, frame, len);
+    qrnic_leave(d);
+    guard->engaged_in_io = was_engaged;
+    object_unref(OBJECT(d));
+}
+
+static bool deliver(void *opaque, unsigned port, const uint8_t *frame,
+                    size_t len)
+{
+    QrnicSriov *s = opaque;
+    QrnicDevice *d = s->function[port];
+
+    if (port == QRNIC_ESWITCH_UPLINK) {
+        return qrnic_uplink_send(s, frame, len);
+    }
+    if (!d || qrnic_takes_no_frame(d)) {
+        return true;
+    }
+    if (qrnic_engine_frames_taken(d->engine)) {
+        qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
+        qrnic_kick(d);
+        return false;
+    }
+    /* The function may be entered, because its interrupt may run this switch. */
+    if (!d->vm_running || !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
+        trace_qrnic_waits(d->name, "frame");
+        qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
+        return false;
+    }
+    function_receive(d, frame, len);
+    return true;
+}
+
+static void sender_ready(void *opaque, unsigned port)
+{
+    QrnicSriov *s = opaque;
+    QrnicDevice *d = s->function[port];
+
+    if (port == QRNIC_ESWITCH_UPLINK) {
+        s->backend_stopped = false;
+        s->backend_flush = true;
+        switch_kick(s);
+    } else if (d) {
+        qrnic_pending_add(d, QRNIC_PENDING_WIRE);
+        qrnic_kick(d);
+    }
+}
+
+static void link_changed(void *opaque, unsigned port, bool up)
+{
+    QrnicSriov *s = opaque;
+    QrnicDevice *d = s->function[port];
+
+    if (d) {
+        qrnic_pending_add(d, QRNIC_PENDING_LINK);
+        qrnic_kick(d);
+    }
+}
+
+static int64_t clock_ns(void *opaque)
+{
+    QrnicSriov *s = opaque;
+
+    return qrnic_clock_ns(&s->pf->parent_obj);
+}
+
+static void timer_arm(void *opaque, int64_t deadline_ns)
+{
+    QrnicSriov *s = opaque;
+
+    if (deadline_ns == QRNIC_ESWITCH_NEVER) {
+        timer_del(s->timer);
+    } else {
+        timer_mod(s->timer, deadline_ns);
+    }
+}
+
+static void timer_fired(void *opaque)
+{
+    QrnicSriov *s = opaque;
+
+    s->timer_due = true;
+    switch_kick(s);
+}
+
+/*
+ * Runs the switch. A nested call is possible, because the interrupt of a
+ * function may reach another device, whose code polls.
+ */
+static void switch_bh(void *opaque)
+{
+    QrnicSriov *s = opaque;
+
+    if (s->running) {
+        s->again = true;
+        return;
+    }
+    sriov_ref(s);
+    s->running = true;
+    for (unsigned port = QRNIC_ESWITCH_PF; port < QRNIC_ESWITCH_PORTS_MAX;
+         port++) {
+        if (s->function[port]) {
+            qrnic_engine_take_frames(s->function[port]->engine);
+        }
+    }
+    if (s->timer_due) {
+        s->timer_due = false;
+        qrnic_eswitch_timer(s->eswitch);
+    }
+    qrnic_eswitch_run(s->eswitch);
+    if (s->backend_flush) {
+        s->backend_flush = false;
+        qrnic_uplink_flush(s);
+    }
+    s->running = false;
+    if (s->again) {
+        s->again = false;
+        switch_kick(s);
+    }
+    qrnic_sriov_unref(s);
+}
+
+/* Wire of a function */
+
+static bool port_link(QrnicDevice *d)
+{
+    return qrnic_eswitch_link(d->sriov->eswitch, d->port);
+}
+
+static bool port_send(QrnicDevice *d, const uint8_t *frame, size_t len)
+{
+    return qrnic_eswitch_send(d->sriov->eswitch, d->port, frame, len);
+}
+
+static void port_flush(QrnicDevice *d)
+{
+    qrnic_eswitch_ready(d->sriov->eswitch, d->port);
+}
+
+/*
+ * Drops the frames of the function. A virtual function is reset when it is
+ * enabled and disabled.
+ */
+static void port_reset(QrnicDevice *d)
+{
+    QrnicEswitch *eswitch = d->sriov->eswitch;
+    const QrnicEswitchFilter all_groups = { .all_multicast = true };
+
+    if (!PCI_DEVICE(d)->enabled) {
+        qrnic_eswitch_unplug(eswitch, d->port);
+        return;
+    }
+    qrnic_eswitch_plug(eswitch, d->port);
+    qrnic_eswitch_reset_port(eswitch, d->port);
+    /*
+     * The engine selects the groups of its multicast attachments, which have no
+     * entry in the filter of the Ethernet function.
+     */
+    qrnic_eswitch_set_filter(eswitch, d->port, &all_groups);
+    /* The link of a function that was disabled was down. */
+    qrnic_pending_add(d, QRNIC_PENDING_LINK);
+    qrnic_kick(d);
+}
+
+static void port_cleanup(QrnicDevice *d)
+{
+    QrnicSriov *s = d->sriov;
+
+    s->function[d->port] = NULL;
+    qrnic_eswitch_unplug(s->eswitch, d->port);
+    if (d->port == QRNIC_ESWITCH_PF) {
+        qemu_bh_delete(s->bh);
+        s->bh = NULL;
+        timer_del(s->timer);
+        qrnic_uplink_detach(s);
+    }
+}
+
+void qrnic_sriov_attach(QrnicSriov *s, QrnicDevice *d, unsigned port)
+{
+    static const QrnicWire wire = {
+        .link = port_link,
+        .send = port_send,
+        .flush = port_flush,
+        .reset = port_reset,
+        .cleanup = port_cleanup,
+    };
+    QrnicEswitchConfig config = *qrnic_eswitch_config(s->eswitch, port);
+
+    sriov_ref(s);
+    d->sriov = s;
+    d->port = port;
+    d->wire = &wire;
+    s->function[port] = d;
+    memcpy(config.mac, d->config.mac, sizeof(config.mac));
+    qrnic_eswitch_configure(s->eswitch, port, &config);
+    port_reset(d);
+}
+
+QrnicSriov *qrnic_sriov_new(QrnicPf *pf)
+{
+    const QrnicEswitchOps ops = {
+        .deliver = deliver,
+        .sender_ready = sender_ready,
+        .link = link_changed,
+        .clock_ns = clock_ns,
+        .timer_arm = timer_arm,
+        .kick = switch_kick,
+    };
+    QrnicSriov *s = g_new0(QrnicSriov, 1);
+
+    s->pf = pf;
+    s->name = g_strdup(pf->parent_obj.name);
+    s->bh = qemu_bh_new(switch_bh, s);
+    s->timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, timer_fired, s);
+    s->eswitch = qrnic_eswitch_new(s->name, pf->vfs, &ops, s);
+    return s;
+}

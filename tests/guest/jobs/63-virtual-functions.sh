@@ -1,0 +1,73 @@
+# Enables virtual functions, each in a network namespace with its own RDMA device. Programs communicate between virtual
+# functions and with the physical function, through the embedded switch.
+# SPDX-License-Identifier: GPL-2.0-or-later
+# guest: --guests 1 --nic qrnic,vfs=4 --timeout 600
+# inside only: vfio-user has no virtual functions
+# shellcheck shell=bash source=tests/guest/tap.sh
+. /etc/qrnic/tap.sh
+
+pci=$(readlink -f "/sys/class/net/$NIC0/device")
+
+vf_netdev() { basename "$pci/virtfn$1"/net/*; }
+vf_rdma() { basename "$pci/virtfn$1"/infiniband/*; }
+# shellcheck disable=SC2317  # called through wait_until
+vfs_ready() {
+    local i
+    for ((i = 0; i < $1; i++)); do
+        [ -d "$pci/virtfn$i/net/$(vf_netdev "$i")" ] && [ -d "$pci/virtfn$i/infiniband/$(vf_rdma "$i")" ] || return 1
+    done
+}
+# enable N: enables N virtual functions, and waits until each has its interfaces
+enable() { echo "$1" >"$pci/sriov_numvfs" && wait_until 20 vfs_ready "$1"; }
+
+# settle I: moves virtual function I into the namespace vfI, with address 10.77.0.20+I
+settle() {
+    local netdev rdma
+    netdev=$(vf_netdev "$1") rdma=$(vf_rdma "$1")
+    ip netns add "vf$1" && ip link set "$netdev" netns "vf$1" && rdma dev set "$rdma" netns "vf$1" &&
+        ip -n "vf$1" link set lo up && ip -n "vf$1" link set "$netdev" up &&
+        ip -n "vf$1" addr add "10.77.0.2$1/24" dev "$netdev" &&
+        ip netns exec "vf$1" bash -c "$(declare -f wait_until gid_find gid_index); wait_until 20 gid_index $rdma 4" &&
+        echo "$rdma" >"rdma$1"
+}
+
+# gid_of I: the index of the IPv4 GID of virtual function I
+gid_of() { ip netns exec "vf$1" bash -c "$(declare -f gid_find gid_index); gid_index $(cat "rdma$1") 4"; }
+
+# pingpong NAME SERVER CLIENT ADDRESS OPTIONS...: SERVER and CLIENT are numbers of virtual functions, or pf
+pingpong() {
+    local name=$1 server client
+    server=$(command_of "$2") client=$(command_of "$3")
+    alone "$name" 18515 "$server ${*:5}" "$client ${*:5} $4"
+}
+command_of() {
+    if [ "$1" = pf ]; then
+        echo "ibv_rc_pingpong -c -d $RDMA0 -g $(gid_index "$RDMA0" 4)"
+    else
+        echo "ip netns exec vf$1 ibv_rc_pingpong -c -d $(cat "rdma$1") -g $(gid_of "$1")"
+    fi
+}
+
+try "4 virtual functions are possible" "[ \$(cat $pci/sriov_totalvfs) = 4 ]"
+try "none is enabled" "[ \$(cat $pci/sriov_numvfs) = 0 ] && [ ! -e $pci/virtfn0 ]"
+rdma system set netns exclusive
+result $? "RDMA devices have a namespace of their own"
+enable 3
+result $? "3 virtual functions have an Ethernet and an RDMA interface"
+for i in 0 1 2; do
+    settle $i >settle.log 2>&1
+    result $? "virtual function $i moves into its namespace"
+    show settle.log
+done
+ip netns exec vf0 ping -q -c 3 -W 5 10.77.0.21 >ping.log 2>&1
+result $? "ping between virtual functions" || show ping.log
+ip netns exec vf0 ping -q -c 3 -W 5 10.77.0.1 >ping.log 2>&1
+result $? "ping from a virtual function to the physical one"
+ping -q -c 3 -W 5 10.77.0.22 >ping.log 2>&1
+result $? "ping from the physical function to a virtual one"
+pingpong "RC between virtual functions" 0 1 10.77.0.20 -n 100
+pingpong "RC with large messages and events" 1 2 10.77.0.21 -n 10 -s 65536 -e
+pingpong "RC from a virtual to the physical function" pf 0 10.77.0.1 -n 100
+pingpong "RC from the physical to a virtual function" 2 pf 10.77.0.22 -n 20 -s 20000 -e
+kernel_clean "the kernel log is clean"
+finish

@@ -1,0 +1,442 @@
+/*
+ * qrnic qtest: virtual functions: capability, BARs, resets, and the path
+ * between functions
+ *
+ * The test is the driver of all functions. The BARs of the virtual functions
+ * are set through the SR-IOV capability, because virtual functions have no
+ * such registers. PCI Express Base Specification 5.0, chapter 9; Programmer's
+ * Reference, chapter Virtual functions.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "driver.h"
+#include "hw/pci/pci_regs.h"
+
+#define ARI 0x160
+#define SRIOV 0x170
+#define VFS 4
+
+/* Addresses of the BARs of virtual function 0, below those of libqos */
+#define VF_CONTROL 0xd0000000u
+#define VF_MSIX 0xd0100000u
+#define VF_DOORBELLS 0xd0200000u
+#define VF_MEMORY 0xd0400000u
+
+/* Value that a read returns at an address without BAR */
+#define NO_BAR 0
+
+/* Memory of the machine from which virtual function i allocates */
+#define VF_FREE(i) (0x03000000 + (i) * 0x00800000)
+
+static uint32_t extended(Device *pf, unsigned devfn, unsigned offset)
+{
+    return qtest_readl(pf->qts, config_address(pf, devfn, offset));
+}
+
+static void sriov_writel(Device *pf, unsigned offset, uint32_t value)
+{
+    qtest_writel(pf->qts, config_address(pf, pf->devfn, SRIOV + offset), value);
+}
+
+static void sriov_writew(Device *pf, unsigned offset, uint16_t value)
+{
+    qtest_writew(pf->qts, config_address(pf, pf->devfn, SRIOV + offset), value);
+}
+
+/* Returns the physical function, or NULL if the test is skipped. */
+static Device *pf_start(void)
+{
+    if (skip_in_process("vfio-user has no virtual functions")) {
+        return NULL;
+    }
+    if (!g_strcmp0(g_getenv("QRNIC_TEST_WIRE"), "cable")) {
+        g_test_skip("a cable excludes virtual functions");
+        return NULL;
+    }
+    return device_start("vfs=4,mac=52:54:00:12:34:56");
+}
+
+static void vfs_enable(Device *pf, unsigned count)
+{
+    sriov_writel(pf, PCI_SRIOV_BAR, VF_CONTROL);
+    sriov_writel(pf, PCI_SRIOV_BAR + 4 * QRNIC_BAR_MSIX, VF_MSIX);
+    sriov_writel(pf, PCI_SRIOV_BAR + 4 * QRNIC_BAR_DOORBELL, VF_DOORBELLS);
+    sriov_writel(pf, PCI_SRIOV_BAR + 4 * QRNIC_BAR_MEMORY, VF_MEMORY);
+    sriov_writew(pf, PCI_SRIOV_NUM_VF, count);
+    sriov_writew(pf, PCI_SRIOV_CTRL, PCI_SRIOV_CTRL_VFE | PCI_SRIOV_CTRL_MSE);
+}
+
+static QPCIBar bar_of(uint64_t first, uint64_t size, unsigned number)
+{
+    return (QPCIBar) { .addr = first + number * size, .is_io = false };
+}
+
+/* Enables memory, DMA, MSI-X and commands of a virtual function. */
+static void vf_prepare(Device *vf)
+{
+    QPCIDevice *pci = vf->pci;
+    uint8_t msix = qpci_find_capability(pci, PCI_CAP_ID_MSIX, 0);
+
+    qpci_config_writew(pci, PCI_COMMAND,
+                       PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+    qpci_config_writew(pci, msix + PCI_MSIX_FLAGS, PCI_MSIX_FLAGS_ENABLE);
+    for (unsigned i = 0; i < VECTORS; i++) {
+        vf->msi[i] = memory_alloc(vf, 4, 4);
+        message_set(vf, i, vf->msi[i], i + 1);
+        qpci_io_writel(pci, pci->msix_table_bar,
+                       i * PCI_MSIX_ENTRY_SIZE + PCI_MSIX_ENTRY_VECTOR_CTRL, 0);
+    }
+    device_enable_commands(vf, 3);
+}
+
+/* Opens an enabled virtual function. */
+static Device *vf_open(Device *pf, unsigned number)
+{
+    Device *vf = g_new0(Device, 1);
+    QPCIDevice *pci = g_new0(QPCIDevice, 1);
+    uint32_t pages = 256 / VFS;
+
+    *vf = (Device) {
+        .qts = pf->qts, .home = pf->home, .bus = pf->bus, .wire = pf->wire,
+        .pci = pci, .devfn = pf->devfn + 1 + number,
+        .control = bar_of(VF_CONTROL, QRNIC_BAR_CONTROL_SIZE, number),
+        .doorbells = bar_of(VF_DOORBELLS, pages * QRNIC_DB_PAGE_SIZE, number),
+        .doorbells_size = pages * QRNIC_DB_PAGE_SIZE,
+        .free = VF_FREE(number),
+    };
+    *pci = (QPCIDevice) {
+        .bus = pf->bus, .devfn = vf->devfn, .msix_enabled = true,
+        .msix_table_bar = bar_of(VF_MSIX, QRNIC_BAR_MSIX_SIZE, number),
+    };
+    vf_prepare(vf);
+    return vf;
+}
+
+static void vf_close(Device *vf)
+{
+    g_free(vf->pci);
+    g_free(vf);
+}
+
+/* Capability of the default: extended capabilities end with AER and DSN. */
+static void test_absent(void)
+{
+    Device *d;
+
+    if (skip_in_process("vfio-user passes no extended capability on")) {
+        return;
+    }
+    d = device_start("");
+    g_assert_cmphex(extended(d, d->devfn, 0x150) >> 20, ==, 0);
+    g_assert_cmphex(extended(d, d->devfn, ARI), ==, 0);
+    g_assert_cmphex(extended(d, d->devfn, SRIOV), ==, 0);
+    device_stop(d);
+}
+
+/* Tests each register of the capability (9.3.3). */
+static void test_capability(void)
+{
+    Device *pf = pf_start();
+    const struct { unsigned offset; uint32_t value; } expected[] = {
+        { 0x00, 0x00010010 },   /* ID 0x10, version 1, the last one */
+        { 0x04, 0 },            /* no migration */
+        { 0x08, 0 },            /* control, status */
+        { 0x0c, VFS << 16 | VFS },      /* InitialVFs, TotalVFs */
+        { 0x10, 0 },            /* NumVFs, Function Dependency Link */
+        { 0x14, 1 << 16 | 1 },  /* First VF Offset, VF Stride */
+        { 0x18, QRNIC_PCI_VF_DEVICE_ID << 16 },
+        { 0x1c, 0x553 },        /* Supported Page Sizes */
+        { 0x20, 1 },            /* System Page Size: 4 KiB */
+        { 0x24, 0 }, { 0x28, 0 },       /* 32-bit BARs 0 and 1 */
+        { 0x2c, 0xc }, { 0x30, 0 },     /* 64-bit prefetchable BAR 2 */
+        { 0x34, 0xc }, { 0x38, 0 },     /* 64-bit prefetchable BAR 4 */
+        { 0x3c, 0 },            /* VF Migration State Array */
+    };
+
+    if (!pf) {
+        return;
+    }
+    g_assert_cmphex(extended(pf, pf->devfn, ARI), ==, SRIOV << 20 | 0x1000e);
+    for (unsigned i = 0; i < ARRAY_SIZE(expected); i++) {
+        g_assert_cmphex(extended(pf, pf->devfn, SRIOV + expected[i].offset), ==,
+                        expected[i].value);
+    }
+    sriov_writel(pf, PCI_SRIOV_BAR, 0xffffffff);
+    sriov_writel(pf, PCI_SRIOV_BAR + 4, 0xffffffff);
+    sriov_writel(pf, PCI_SRIOV_BAR + 8, 0xffffffff);
+    sriov_writel(pf, PCI_SRIOV_BAR + 16, 0xffffffff);
+    g_assert_cmphex(extended(pf, pf->devfn, SRIOV + 0x24), ==,
+                    -QRNIC_BAR_CONTROL_SIZE);
+    g_assert_cmphex(extended(pf, pf->devfn, SRIOV + 0x28), ==,
+                    -QRNIC_BAR_MSIX_SIZE);
+    g_assert_cmphex(extended(pf, pf->devfn, SRIOV + 0x2c), ==,
+                    -(256 / VFS * QRNIC_DB_PAGE_SIZE) | 0xc);
+    g_assert_cmphex(extended(pf, pf->devfn, SRIOV + 0x34), ==,
+                    -((1u << 20) / VFS) | 0xc);
+    device_stop(pf);
+}
+
+static void expect_mac(Device *d, uint8_t first)
+{
+    g_assert_cmphex(reg_read(d, QRNIC_REG_MAC_LO), ==, 0x12005400 | first);
+    g_assert_cmphex(reg_read(d, QRNIC_REG_MAC_HI), ==, 0x5634);
+}
+
+/* Returns the capability bits of the function, and its limits. */
+static QrnicDeviceAttr device_query(Device *d)
+{
+    uint8_t raw[QRNIC_DEVICE_ATTR_BYTES];
+    QrnicDeviceAttr attr;
+
+    command_ok(d, QRNIC_CMD_QUERY_DEVICE, 0, NULL, 0, raw, sizeof(raw));
+    qrnic_device_attr_unpack(&attr, raw);
+    return attr;
+}
+
+/* Tests that the functions exist while VF Enable is 1, each with its BARs. */
+static void test_enable(void)
+{
+    Device *pf = pf_start(), *vf[VFS];
+    QrnicDeviceAttr of_pf, of_vf;
+
+    if (!pf) {
+        return;
+    }
+    g_assert_cmphex(extended(pf, pf->devfn + 1, 0), ==, 0xffffffff);
+    vfs_enable(pf, 3);
+    of_pf = device_query(pf);
+    g_assert_true(of_pf.capabilities & QRNIC_CAP_SRIOV);
+    g_assert_false(of_pf.capabilities & QRNIC_CAP_VF);
+    expect_mac(pf, 0x52);
+    for (unsigned i = 0; i < 3; i++) {
+        vf[i] = vf_open(pf, i);
+        g_assert_cmphex(reg_read(vf[i], QRNIC_REG_ID), ==, QRNIC_ID_MAGIC);
+        g_assert_cmpuint(reg_read(vf[i], QRNIC_REG_DB_PAGES), ==, 256 / VFS);
+        g_assert_cmpuint(reg_read(vf[i], QRNIC_REG_VECTORS), ==, VECTORS);
+        expect_mac(vf[i], 0x52 ^ (i + 1) << 2);
+        of_vf = device_query(vf[i]);
+        g_assert_cmphex(of_vf.capabilities, ==,
+                        (of_pf.capabilities & ~(uint64_t)QRNIC_CAP_SRIOV) |
+                        QRNIC_CAP_VF);
+        g_assert_cmpuint(of_vf.max_qp, ==, of_pf.max_qp / VFS);
+        g_assert_cmpuint(of_vf.max_dm_size, ==, of_pf.max_dm_size / VFS);
+    }
+    /* The fourth function is not enabled. */
+    g_assert_cmphex(extended(pf, pf->devfn + 4, 0), ==, 0xffffffff);
+    g_assert_cmphex(qtest_readl(pf->qts, VF_CONTROL +
+                                3 * QRNIC_BAR_CONTROL_SIZE), ==, NO_BAR);
+    sriov_writew(pf, PCI_SRIOV_CTRL, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        g_assert_cmphex(extended(pf, vf[i]->devfn, 0), ==, 0xffffffff);
+        g_assert_cmphex(reg_read(vf[i], QRNIC_REG_ID), ==, NO_BAR);
+        vf_close(vf[i]);
+    }
+    expect_mac(pf, 0x52);
+    device_stop(pf);
+}
+
+/* One function with the objects of a connection */
+typedef struct Function {
+    Device *d;
+    uint32_t pd, page;
+    Eq eq;
+    Cq cq;
+    Mr mr;
+    Qp qp;
+    uint8_t mac[6], gid[16];
+} Function;
+
+static void function_start(Function *f, Device *d, uint8_t host)
+{
+    const uint8_t ip4[] = { 10, 0, 0, host };
+    uint8_t raw[QRNIC_GID_ENTRY_BYTES];
+    QrnicGidEntry entry = { .flags = QRNIC_GID_VALID };
+
+    f->d = d;
+    eq_create(d, &f->eq, QRNIC_EQ_COMPLETION, 1, 4);
+    f->pd = command_ok(d, QRNIC_CMD_ALLOC_PD, 0, NULL, 0, NULL, 0);
+    f->page = command_ok(d, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
+    cq_create(d, &f->cq, &f->eq, f->page, 4);
+    mr_create(d, &f->mr, f->pd, RIG_MR_START, 0x4000, ALL_RIGHTS);
+    qp_create(d, &f->qp, QRNIC_QPT_RC, f->pd, f->page, &f->cq, &f->cq, 4, 3, 0);
+    stl_le_p(f->mac, reg_read(d, QRNIC_REG_MAC_LO));
+    stw_le_p(f->mac + 4, reg_read(d, QRNIC_REG_MAC_HI));
+    gid_of_ip4(f->gid, ip4);
+    memcpy(entry.gid, f->gid, 16);
+    memcpy(entry.mac, f->mac, 6);
+    qrnic_gid_entry_pack(raw, &entry);
+    command_ok(d, QRNIC_CMD_SET_GID, 0, raw, sizeof(raw), NULL, 0);
+}
+
+static void function_connect(Function *f, const Function *peer)
+{
+    QrnicQpAttr attr = qp_default_attr();
+
+    attr.rq_psn = attr.sq_psn;
+    attr.dest_qpn = peer->qp.number;
+    memcpy(attr.av.dmac, peer->mac, 6);
+    memcpy(attr.av.dgid, peer->gid, 16);
+    qp_connect(f->d, &f->qp, &attr);
+}
+
+/* Writes data of one function into the memory of the other one. */
+static void transfer(Function *from, Function *to, uint32_t seed)
+{
+    const uint32_t length = 5000;
+    g_autofree uint8_t *data = g_malloc(length), *got = g_malloc(length);
+    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
+    QrnicCqe cqe;
+
+    for (unsigned i = 0; i < length; i++) {
+        data[i] = i * seed >> 3;
+    }
+    qtest_memwrite(from->d->qts, from->mr.memory, data, length);
+    wqe_remote(&w, to->mr.start + 0x2000, to->mr.key);
+    wqe_data(&w, from->mr.start, length, from->mr.key);
+    sq_post(from->d, &from->qp, &w);
+    cq_wait(from->d, &from->cq, &cqe);
+    g_assert_cmpstr(qrnic_wc_status_name(cqe.status), ==, "SUCCESS");
+    qtest_memread(to->d->qts, to->mr.memory + 0x2000, got, length);
+    g_assert_cmpmem(got, length, data, length);
+}
+
+/* Tests the path between virtual functions, and to the physical function. */
+static void test_traffic(void)
+{
+    Device *pf = pf_start();
+    Function f[3];
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    function_start(&f[0], pf, 1);
+    function_start(&f[1], vf_open(pf, 0), 2);
+    function_start(&f[2], vf_open(pf, 3), 3);
+    function_connect(&f[1], &f[2]);
+    function_connect(&f[2], &f[1]);
+    transfer(&f[1], &f[2], 7);
+    transfer(&f[2], &f[1], 11);
+    g_assert_cmpuint(counter(pf, QRNIC_COUNTER_ROCE_RX_PACKETS), ==, 0);
+    /* The frames do not leave the adapter. */
+    wire_silent(pf);
+    qp_modify(f[1].d, &f[1].qp, &(QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    });
+    f[1].qp.sq_producer = 0;
+    function_connect(&f[1], &f[0]);
+    function_connect(&f[0], &f[1]);
+    transfer(&f[0], &f[1], 13);
+    g_assert_cmpuint(counter(f[1].d, QRNIC_COUNTER_RX_WRITE), ==, 2);
+    vf_close(f[1].d);
+    vf_close(f[2].d);
+    device_stop(pf);
+}
+
+/*
+ * Tests that a doorbell of one function has no effect on a queue pair with the
+ * same number in another function.
+ */
+static void test_doorbell(void)
+{
+    Device *pf = pf_start(), *vf;
+    Function a, b;
+    Wqe w = wqe_begin(QRNIC_WQE_NOP, QRNIC_WQEF_SIGNALED);
+    QrnicCqe cqe;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 0);
+    function_start(&a, pf, 1);
+    a.qp.sq_producer = 0;
+    qp_connect(pf, &a.qp, NULL);
+    sq_write(pf, &a.qp, &w);
+    sq_publish(pf, &a.qp);
+    /* The virtual function has no such page, and then no such queue pair. */
+    doorbell(vf, a.page, QRNIC_DB_SQ, a.qp.number, a.qp.sq_producer, 0);
+    counter_wait(vf, QRNIC_COUNTER_GE_DOORBELL_PAGE, 1);
+    b.page = command_ok(vf, QRNIC_CMD_ALLOC_DB_PAGE, 0, NULL, 0, NULL, 0);
+    g_assert_cmpuint(b.page, ==, a.page);
+    doorbell(vf, a.page, QRNIC_DB_SQ, a.qp.number, a.qp.sq_producer, 0);
+    counter_wait(vf, QRNIC_COUNTER_GE_DOORBELL_QUEUE, 1);
+    settle(pf);
+    g_assert_false(cq_poll(pf, &a.cq, &cqe));
+    g_assert_cmpuint(counter(pf, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
+    sq_ring(pf, &a.qp);
+    cq_wait(pf, &a.cq, &cqe);
+    vf_close(vf);
+    device_stop(pf);
+}
+
+/* Tests that the reset of a virtual function affects no other function. */
+static void test_flr(void)
+{
+    Device *pf = pf_start();
+    Function f[2];
+    uint8_t exp;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    function_start(&f[0], vf_open(pf, 0), 1);
+    function_start(&f[1], vf_open(pf, 1), 2);
+    function_connect(&f[0], &f[1]);
+    function_connect(&f[1], &f[0]);
+    transfer(&f[0], &f[1], 3);
+    reg_write(pf, QRNIC_REG_SCRATCH, 0x11111111);
+    reg_write(f[0].d, QRNIC_REG_SCRATCH, 0x22222222);
+    reg_write(f[1].d, QRNIC_REG_SCRATCH, 0x33333333);
+
+    exp = qpci_find_capability(f[1].d->pci, PCI_CAP_ID_EXP, 0);
+    qpci_config_writew(f[1].d->pci, exp + PCI_EXP_DEVCTL,
+                       PCI_EXP_DEVCTL_BCR_FLR);
+    g_assert_cmphex(qpci_config_readw(f[1].d->pci, PCI_COMMAND), ==, 0);
+    g_assert_cmphex(reg_read(f[1].d, QRNIC_REG_ID), ==, NO_BAR);
+    g_assert_cmphex(reg_read(pf, QRNIC_REG_SCRATCH), ==, 0x11111111);
+    g_assert_cmphex(reg_read(f[0].d, QRNIC_REG_SCRATCH), ==, 0x22222222);
+    g_assert_cmphex(reg_read(f[0].d, QRNIC_REG_STATUS) &
+                    QRNIC_REG_STATUS_CMD_ENABLED_MASK, !=, 0);
+
+    vf_prepare(f[1].d);
+    g_assert_cmphex(reg_read(f[1].d, QRNIC_REG_SCRATCH), ==, 0);
+    g_assert_cmpuint(counter(f[1].d, QRNIC_COUNTER_RX_WRITE), ==, 0);
+    /* Both ends connect again, and the traffic continues. */
+    function_start(&f[1], f[1].d, 2);
+    qp_modify(f[0].d, &f[0].qp, &(QrnicQpAttr) {
+        .mask = QRNIC_QP_STATE, .state = QRNIC_QPS_RESET,
+    });
+    f[0].qp.sq_producer = 0;
+    function_connect(&f[0], &f[1]);
+    function_connect(&f[1], &f[0]);
+    transfer(&f[1], &f[0], 5);
+    vf_close(f[0].d);
+    vf_close(f[1].d);
+    device_stop(pf);
+}
+
+/* Tests the errors of the property. */
+static void test_refused(void)
+{
+    if (in_process()) {
+        device_refused("vfs=1", "no virtual functions");
+        return;
+    }
+    device_refused("vfs=64", "vfs");
+    device_refused("vfs=1,link-retransmission=on", "exclude");
+}
+
+void add_sriov_tests(void)
+{
+    qtest_add_func("/qrnic/sriov/absent", test_absent);
+    qtest_add_func("/qrnic/sriov/capability", test_capability);
+    qtest_add_func("/qrnic/sriov/enable", test_enable);
+    qtest_add_func("/qrnic/sriov/traffic", test_traffic);
+    qtest_add_func("/qrnic/sriov/doorbell", test_doorbell);
+    qtest_add_func("/qrnic/sriov/flr", test_flr);
+    qtest_add_func("/qrnic/sriov/refused", test_refused);
+}
