@@ -484,6 +484,19 @@ static inline void qrnic_dcb_exit(struct qrnic_eth *eth)
 }
 #endif
 
+/* vf.c: configuration of virtual functions, under RTNL */
+int qrnic_vf_set_mac(struct net_device *netdev, int vf, u8 *mac);
+int qrnic_vf_set_vlan(struct net_device *netdev, int vf, u16 vlan, u8 qos,
+		      __be16 protocol);
+int qrnic_vf_set_rate(struct net_device *netdev, int vf, int min, int max);
+int qrnic_vf_set_spoofchk(struct net_device *netdev, int vf, bool on);
+int qrnic_vf_set_trust(struct net_device *netdev, int vf, bool on);
+int qrnic_vf_set_link_state(struct net_device *netdev, int vf, int state);
+int qrnic_vf_get_config(struct net_device *netdev, int vf,
+			struct ifla_vf_info *info);
+int qrnic_vf_get_stats(struct net_device *netdev, int vf,
+		       struct ifla_vf_stats *stats);
+
 /* ethtool.c: ethtool operations */
 extern const struct ethtool_ops qrnic_ethtool_ops;
 

@@ -97,6 +97,14 @@ static const struct net_device_ops qrnic_netdev_ops = {
 	.ndo_fix_features = qrnic_eth_fix_features,
 	.ndo_set_features = qrnic_eth_set_features,
 	.ndo_get_stats64 = qrnic_eth_get_stats64,
+	.ndo_set_vf_mac = qrnic_vf_set_mac,
+	.ndo_set_vf_vlan = qrnic_vf_set_vlan,
+	.ndo_set_vf_rate = qrnic_vf_set_rate,
+	.ndo_set_vf_spoofchk = qrnic_vf_set_spoofchk,
+	.ndo_set_vf_trust = qrnic_vf_set_trust,
+	.ndo_set_vf_link_state = qrnic_vf_set_link_state,
+	.ndo_get_vf_config = qrnic_vf_get_config,
+	.ndo_get_vf_stats = qrnic_vf_get_stats,
 };
 
 /*

@@ -186,6 +186,8 @@ enum qrnic_cmd_opcode {
 	QRNIC_CMD_QUERY_COUNTERS = 0x5,
 	QRNIC_CMD_SET_CONGESTION = 0x6,
 	QRNIC_CMD_QUERY_CONGESTION = 0x7,
+	QRNIC_CMD_SET_VF = 0x8,
+	QRNIC_CMD_QUERY_VF = 0x9,
 	QRNIC_CMD_ALLOC_DB_PAGE = 0x10,
 	QRNIC_CMD_FREE_DB_PAGE = 0x11,
 	QRNIC_CMD_ALLOC_PD = 0x12,
@@ -256,6 +258,13 @@ enum qrnic_cmd_status {
 	QRNIC_ST_DMA = 0xb,
 	QRNIC_ST_NOT_SUPPORTED = 0xc,
 	QRNIC_ST_FATAL = 0xd,
+};
+
+/* Link of a virtual function */
+enum qrnic_vf_link {
+	QRNIC_VF_LINK_AUTO = 0x0,
+	QRNIC_VF_LINK_ENABLE = 0x1,
+	QRNIC_VF_LINK_DISABLE = 0x2,
 };
 
 /* Types of queue pairs */
@@ -725,6 +734,16 @@ enum qrnic_link_state {
 /* Features that the two ends of the wire have negotiated */
 #define QRNIC_PORTL_RETRANSMISSION 0x00000001u
 #define QRNIC_PORTL_ALL 0x00000001u
+
+/* Flags of vf_ctx */
+#define QRNIC_VFF_SPOOF_CHECK 0x00000001u
+#define QRNIC_VFF_TRUST 0x00000002u
+#define QRNIC_VFF_ALL 0x00000003u
+
+/* State of a virtual function */
+#define QRNIC_VFS_ENABLED 0x00000001u
+#define QRNIC_VFS_LINK_UP 0x00000002u
+#define QRNIC_VFS_ALL 0x00000003u
 
 /* Flags of rx_filter */
 #define QRNIC_RXF_PROMISC 0x00000001u
@@ -1255,6 +1274,8 @@ enum qrnic_counter {
 	X(QUERY_COUNTERS) \
 	X(SET_CONGESTION) \
 	X(QUERY_CONGESTION) \
+	X(SET_VF) \
+	X(QUERY_VF) \
 	X(ALLOC_DB_PAGE) \
 	X(FREE_DB_PAGE) \
 	X(ALLOC_PD) \
@@ -1724,6 +1745,128 @@ QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, flags) ==
 		QRNIC_PORT_CTX_FLAGS_OFFSET, "port_ctx.flags");
 QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_port_ctx, rsvd0) ==
 		QRNIC_PORT_CTX_RSVD0_OFFSET, "port_ctx.rsvd0");
+
+/* Input of SET_VF, part of the output of QUERY_VF */
+struct qrnic_vf_ctx {
+	__u8 mac[6];
+	__le16 vlan;
+	__u8 priority;
+	__u8 flags;
+	__u8 link;
+	__u8 rsvd0;
+	__le32 max_rate;
+	__u8 rsvd1[16];
+};
+
+#define QRNIC_VF_CTX_BYTES 32u
+#define QRNIC_VF_CTX_MAC_OFFSET 0u
+#define QRNIC_VF_CTX_VLAN_OFFSET 6u
+#define QRNIC_VF_CTX_PRIORITY_OFFSET 8u
+#define QRNIC_VF_CTX_FLAGS_OFFSET 9u
+#define QRNIC_VF_CTX_LINK_OFFSET 10u
+#define QRNIC_VF_CTX_RSVD0_OFFSET 11u
+#define QRNIC_VF_CTX_MAX_RATE_OFFSET 12u
+#define QRNIC_VF_CTX_RSVD1_OFFSET 16u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_vf_ctx) == QRNIC_VF_CTX_BYTES,
+		"size of vf_ctx");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, mac) ==
+		QRNIC_VF_CTX_MAC_OFFSET, "vf_ctx.mac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, vlan) ==
+		QRNIC_VF_CTX_VLAN_OFFSET, "vf_ctx.vlan");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, priority) ==
+		QRNIC_VF_CTX_PRIORITY_OFFSET, "vf_ctx.priority");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, flags) ==
+		QRNIC_VF_CTX_FLAGS_OFFSET, "vf_ctx.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, link) ==
+		QRNIC_VF_CTX_LINK_OFFSET, "vf_ctx.link");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, rsvd0) ==
+		QRNIC_VF_CTX_RSVD0_OFFSET, "vf_ctx.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, max_rate) ==
+		QRNIC_VF_CTX_MAX_RATE_OFFSET, "vf_ctx.max_rate");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_ctx, rsvd1) ==
+		QRNIC_VF_CTX_RSVD1_OFFSET, "vf_ctx.rsvd1");
+
+/* Output of QUERY_VF */
+struct qrnic_vf_attr {
+	__u8 mac[6];
+	__le16 vlan;
+	__u8 priority;
+	__u8 flags;
+	__u8 link;
+	__u8 state;
+	__le32 max_rate;
+	__u8 rsvd0[16];
+	__le64 tx_frames;
+	__le64 tx_bytes;
+	__le64 rx_frames;
+	__le64 rx_bytes;
+	__le64 rx_multicast;
+	__le64 rx_broadcast;
+	__le64 tx_spoofed;
+	__le64 tx_dropped;
+	__le64 rx_dropped;
+	__u8 rsvd1[24];
+};
+
+#define QRNIC_VF_ATTR_BYTES 128u
+#define QRNIC_VF_ATTR_MAC_OFFSET 0u
+#define QRNIC_VF_ATTR_VLAN_OFFSET 6u
+#define QRNIC_VF_ATTR_PRIORITY_OFFSET 8u
+#define QRNIC_VF_ATTR_FLAGS_OFFSET 9u
+#define QRNIC_VF_ATTR_LINK_OFFSET 10u
+#define QRNIC_VF_ATTR_STATE_OFFSET 11u
+#define QRNIC_VF_ATTR_MAX_RATE_OFFSET 12u
+#define QRNIC_VF_ATTR_RSVD0_OFFSET 16u
+#define QRNIC_VF_ATTR_TX_FRAMES_OFFSET 32u
+#define QRNIC_VF_ATTR_TX_BYTES_OFFSET 40u
+#define QRNIC_VF_ATTR_RX_FRAMES_OFFSET 48u
+#define QRNIC_VF_ATTR_RX_BYTES_OFFSET 56u
+#define QRNIC_VF_ATTR_RX_MULTICAST_OFFSET 64u
+#define QRNIC_VF_ATTR_RX_BROADCAST_OFFSET 72u
+#define QRNIC_VF_ATTR_TX_SPOOFED_OFFSET 80u
+#define QRNIC_VF_ATTR_TX_DROPPED_OFFSET 88u
+#define QRNIC_VF_ATTR_RX_DROPPED_OFFSET 96u
+#define QRNIC_VF_ATTR_RSVD1_OFFSET 104u
+
+QRNIC_HW_ASSERT(sizeof(struct qrnic_vf_attr) == QRNIC_VF_ATTR_BYTES,
+		"size of vf_attr");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, mac) ==
+		QRNIC_VF_ATTR_MAC_OFFSET, "vf_attr.mac");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, vlan) ==
+		QRNIC_VF_ATTR_VLAN_OFFSET, "vf_attr.vlan");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, priority) ==
+		QRNIC_VF_ATTR_PRIORITY_OFFSET, "vf_attr.priority");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, flags) ==
+		QRNIC_VF_ATTR_FLAGS_OFFSET, "vf_attr.flags");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, link) ==
+		QRNIC_VF_ATTR_LINK_OFFSET, "vf_attr.link");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, state) ==
+		QRNIC_VF_ATTR_STATE_OFFSET, "vf_attr.state");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, max_rate) ==
+		QRNIC_VF_ATTR_MAX_RATE_OFFSET, "vf_attr.max_rate");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rsvd0) ==
+		QRNIC_VF_ATTR_RSVD0_OFFSET, "vf_attr.rsvd0");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, tx_frames) ==
+		QRNIC_VF_ATTR_TX_FRAMES_OFFSET, "vf_attr.tx_frames");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, tx_bytes) ==
+		QRNIC_VF_ATTR_TX_BYTES_OFFSET, "vf_attr.tx_bytes");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rx_frames) ==
+		QRNIC_VF_ATTR_RX_FRAMES_OFFSET, "vf_attr.rx_frames");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rx_bytes) ==
+		QRNIC_VF_ATTR_RX_BYTES_OFFSET, "vf_attr.rx_bytes");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rx_multicast) ==
+		QRNIC_VF_ATTR_RX_MULTICAST_OFFSET, "vf_attr.rx_multicast");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rx_broadcast) ==
+		QRNIC_VF_ATTR_RX_BROADCAST_OFFSET, "vf_attr.rx_broadcast");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, tx_spoofed) ==
+		QRNIC_VF_ATTR_TX_SPOOFED_OFFSET, "vf_attr.tx_spoofed");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, tx_dropped) ==
+		QRNIC_VF_ATTR_TX_DROPPED_OFFSET, "vf_attr.tx_dropped");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rx_dropped) ==
+		QRNIC_VF_ATTR_RX_DROPPED_OFFSET, "vf_attr.rx_dropped");
+QRNIC_HW_ASSERT(__builtin_offsetof(struct qrnic_vf_attr, rsvd1) ==
+		QRNIC_VF_ATTR_RSVD1_OFFSET, "vf_attr.rsvd1");
 
 /* Input of SET_CONGESTION, output of QUERY_CONGESTION */
 struct qrnic_congestion_ctx {

@@ -109,6 +109,8 @@ static QrnicResult handle_query_counter_set(QrnicEngine *e,
 OUTPUT(query_device, qrnic_device_query, QrnicDeviceAttr, device_attr)
 OUTPUT(query_port, qrnic_port_query, QrnicPortAttr, port_attr)
 INPUT(modify_port, qrnic_port_modify, QrnicPortCtx, port_ctx)
+INPUT_OBJECT(set_vf, qrnic_vf_set, QrnicVfCtx, vf_ctx)
+OUTPUT_OBJECT(query_vf, qrnic_vf_query, QrnicVfAttr, vf_attr)
 INPUT(set_congestion, qrnic_congestion_set, QrnicCongestionCtx, congestion_ctx)
 OUTPUT(query_congestion, qrnic_congestion_query, QrnicCongestionCtx,
        congestion_ctx)

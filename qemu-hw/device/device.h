@@ -105,6 +105,14 @@ typedef struct QrnicWire {
     void (*settle)(QrnicDevice *d);
     /* Called when the device is reset, or NULL */
     void (*reset)(QrnicDevice *d);
+    /*
+     * For functions of an adapter with virtual functions: new receive filter,
+     * and configuration and state of a virtual function. NULL for other wires.
+     */
+    void (*filter)(QrnicDevice *d, const QrnicRxFilter *filter);
+    QrnicResult (*vf_set)(QrnicDevice *d, uint32_t number,
+                          const QrnicVfCtx *in);
+    QrnicResult (*vf_query)(QrnicDevice *d, uint32_t number, QrnicVfAttr *out);
     /* Releases the wire. Called when the device is unplugged and not in use. */
     void (*cleanup)(QrnicDevice *d);
 } QrnicWire;
@@ -153,7 +161,8 @@ struct QrnicDevice {
     bool clock_stopped;
     int64_t clock_stopped_ns;
     int64_t clock_lag_ns;       /* length of all earlier stops */
-    /* Functions of the adapter (sriov/sriov.h); NULL without the property vfs */
+
+    /* Functions of the adapter (sriov/sriov.h); NULL without virtual ones */
     struct QrnicSriov *sriov;
     unsigned port;              /* port of the embedded switch */
 };

@@ -124,6 +124,30 @@ static void env_kick(void *opaque)
     }
 }
 
+static void env_filter(void *opaque, const QrnicRxFilter *filter)
+{
+    QrnicDevice *d = opaque;
+
+    if (d->wire->filter) {
+        d->wire->filter(d, filter);
+    }
+}
+
+static QrnicResult env_vf_set(void *opaque, uint32_t number,
+                              const QrnicVfCtx *in)
+{
+    QrnicDevice *d = opaque;
+
+    return d->wire->vf_set(d, number, in);
+}
+
+static QrnicResult env_vf_query(void *opaque, uint32_t number, QrnicVfAttr *out)
+{
+    QrnicDevice *d = opaque;
+
+    return d->wire->vf_query(d, number, out);
+}
+
 static void env_fatal(void *opaque, unsigned cause, uint32_t info)
 {
     QrnicDevice *d = opaque;
@@ -160,6 +184,9 @@ void qrnic_engine_plug(QrnicDevice *d)
         .real_time_ns = env_real_time_ns,
         .timer_arm = env_timer_arm,
         .kick = env_kick,
+        .filter = env_filter,
+        .vf_set = env_vf_set,
+        .vf_query = env_vf_query,
         .fatal = env_fatal,
     };
 

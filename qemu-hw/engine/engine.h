@@ -88,16 +88,6 @@ typedef struct QrnicActivity {
     uint32_t psn;               /* packet that is sent or received */
 } QrnicActivity;
 
-/* Result of a command */
-typedef struct QrnicResult {
-    uint8_t status;             /* enum qrnic_cmd_status */
-    uint32_t value;             /* number of a created object */
-    /*
-     * Reason of an error: usually the offset of the invalid member of the input
-     */
-    uint32_t syndrome;
-} QrnicResult;
-
 /**
  * qrnic_engine_new:
  * @config: limits and capabilities; copied
@@ -122,6 +112,13 @@ void qrnic_engine_free(QrnicEngine *e);
  * to clear the device memory. The link state stays.
  */
 void qrnic_engine_reset(QrnicEngine *e);
+
+/**
+ * qrnic_engine_set_mac:
+ * @e: the engine, which is being reset
+ * @mac: the new permanent MAC address, 6 bytes
+ */
+void qrnic_engine_set_mac(QrnicEngine *e, const uint8_t *mac);
 
 /**
  * qrnic_engine_activity:
@@ -329,6 +326,9 @@ void qrnic_cq_resize_cancel(QrnicEngine *e);
  * each command in their order.
  */
 QrnicResult qrnic_device_query(QrnicEngine *e, QrnicDeviceAttr *out);
+/* number: of the virtual function, from 0 on */
+QrnicResult qrnic_vf_set(QrnicEngine *e, uint32_t number, const QrnicVfCtx *in);
+QrnicResult qrnic_vf_query(QrnicEngine *e, uint32_t number, QrnicVfAttr *out);
 QrnicResult qrnic_port_query(QrnicEngine *e, QrnicPortAttr *out);
 QrnicResult qrnic_port_modify(QrnicEngine *e, const QrnicPortCtx *in);
 QrnicResult qrnic_congestion_set(QrnicEngine *e, const QrnicCongestionCtx *in);

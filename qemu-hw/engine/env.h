@@ -14,7 +14,19 @@
 #ifndef QRNIC_ENGINE_ENV_H
 #define QRNIC_ENGINE_ENV_H
 
+#include "qrnic_hw.h"
+
 #define QRNIC_DEADLINE_NEVER INT64_MAX
+
+/* Result of a command */
+typedef struct QrnicResult {
+    uint8_t status;             /* enum qrnic_cmd_status */
+    uint32_t value;             /* number of a created object */
+    /*
+     * Reason of an error: usually the offset of the invalid member of the input
+     */
+    uint32_t syndrome;
+} QrnicResult;
 
 /* Atomic operation on 8 bytes, little endian, at a multiple of 8 */
 typedef struct QrnicAtomic {
@@ -109,6 +121,19 @@ typedef struct QrnicEnv {
      * is reset.
      */
     void (*kick)(void *opaque);
+
+    /*
+     * Reports the new receive filter of the Ethernet function. Multicast groups
+     * of RoCE are not part of it. NULL: the filter is not used.
+     */
+    void (*filter)(void *opaque, const QrnicRxFilter *filter);
+
+    /*
+     * Execute SET_VF and QUERY_VF for a virtual function. Used only with
+     * CAP_SRIOV.
+     */
+    QrnicResult (*vf_set)(void *opaque, uint32_t number, const QrnicVfCtx *in);
+    QrnicResult (*vf_query)(void *opaque, uint32_t number, QrnicVfAttr *out);
 
     /* Reports that the engine is in the fatal state. */
     void (*fatal)(void *opaque, unsigned cause, uint32_t info);

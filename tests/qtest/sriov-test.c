@@ -419,6 +419,137 @@ static void test_flr(void)
     device_stop(pf);
 }
 
+static QrnicVfAttr vf_query(Device *pf, uint32_t number)
+{
+    uint8_t raw[QRNIC_VF_ATTR_BYTES];
+    QrnicVfAttr attr;
+
+    command_ok(pf, QRNIC_CMD_QUERY_VF, number, NULL, 0, raw, sizeof(raw));
+    g_assert_true(qrnic_vf_attr_unpack(&attr, raw));
+    return attr;
+}
+
+static void vf_set(Device *pf, uint32_t number, const QrnicVfCtx *ctx)
+{
+    uint8_t raw[QRNIC_VF_CTX_BYTES];
+
+    qrnic_vf_ctx_pack(raw, ctx);
+    command_ok(pf, QRNIC_CMD_SET_VF, number, raw, sizeof(raw), NULL, 0);
+}
+
+static void vf_set_fails(Device *d, uint32_t number, const QrnicVfCtx *ctx,
+                         unsigned status, uint32_t syndrome)
+{
+    uint8_t raw[QRNIC_VF_CTX_BYTES];
+
+    qrnic_vf_ctx_pack(raw, ctx);
+    command_fails(d, QRNIC_CMD_SET_VF, number, raw, sizeof(raw), NULL, 0,
+                  status, syndrome);
+}
+
+/* Tests that each member returns as it was set, and each check. */
+static void test_config(void)
+{
+    Device *pf = pf_start(), *vf;
+    const QrnicVfCtx set = {
+        .mac = { 2, 1, 2, 3, 4, 5 }, .vlan = 100, .priority = 5,
+        .flags = QRNIC_VFF_SPOOF_CHECK | QRNIC_VFF_TRUST,
+        .link = QRNIC_VF_LINK_ENABLE, .max_rate = 200,
+    };
+    QrnicVfCtx bad = set;
+    QrnicVfAttr attr;
+
+    if (!pf) {
+        return;
+    }
+    attr = vf_query(pf, 1);
+    g_assert_cmpmem(attr.mac, 6, "\x5a\x54\x00\x12\x34\x56", 6);
+    g_assert_cmpuint(attr.flags | attr.vlan | attr.priority | attr.max_rate, ==,
+                     0);
+    g_assert_cmpuint(attr.link, ==, QRNIC_VF_LINK_AUTO);
+    g_assert_false(attr.state & QRNIC_VFS_ENABLED);
+    vf_set(pf, 1, &set);
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 1);
+    attr = vf_query(pf, 1);
+    g_assert_cmpmem(attr.mac, 6, set.mac, 6);
+    g_assert_cmpuint(attr.vlan, ==, set.vlan);
+    g_assert_cmpuint(attr.priority, ==, set.priority);
+    g_assert_cmpuint(attr.flags, ==, set.flags);
+    g_assert_cmpuint(attr.link, ==, set.link);
+    g_assert_cmpuint(attr.max_rate, ==, set.max_rate);
+    g_assert_cmpuint(attr.state, ==, QRNIC_VFS_ENABLED | QRNIC_VFS_LINK_UP);
+    g_assert_cmphex(reg_read(vf, QRNIC_REG_MAC_LO), ==, 0x03020102);
+
+    /* A new address is that of the function after its reset. */
+    vf_set(pf, 1, &(QrnicVfCtx) { .link = QRNIC_VF_LINK_AUTO });
+    g_assert_cmphex(reg_read(vf, QRNIC_REG_MAC_LO), ==, 0x03020102);
+    reg_write(vf, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+    expect_mac(vf, 0x5a);
+    device_enable_commands(vf, 3);
+
+    bad.mac[0] = 1;
+    vf_set_fails(pf, 0, &bad, QRNIC_ST_BAD_PARAM, QRNIC_VF_CTX_MAC_OFFSET);
+    memcpy(bad.mac, OUR_MAC, 6);
+    vf_set_fails(pf, 0, &bad, QRNIC_ST_BAD_PARAM, QRNIC_VF_CTX_MAC_OFFSET);
+    bad = set;
+    bad.vlan = 4095;
+    vf_set_fails(pf, 0, &bad, QRNIC_ST_BAD_PARAM, QRNIC_VF_CTX_VLAN_OFFSET);
+    bad = set;
+    bad.vlan = 0;
+    vf_set_fails(pf, 0, &bad, QRNIC_ST_BAD_PARAM, QRNIC_VF_CTX_PRIORITY_OFFSET);
+    bad = set;
+    bad.link = 3;
+    vf_set_fails(pf, 0, &bad, QRNIC_ST_BAD_PARAM, QRNIC_VF_CTX_LINK_OFFSET);
+    vf_set_fails(pf, VFS, &set, QRNIC_ST_BAD_OBJECT, 0xffffffff);
+    /* Only the physical function configures. */
+    vf_set_fails(vf, 0, &set, QRNIC_ST_NOT_SUPPORTED, 0);
+    command_fails(vf, QRNIC_CMD_QUERY_VF, 0, NULL, 0, NULL, QRNIC_VF_ATTR_BYTES,
+                  QRNIC_ST_NOT_SUPPORTED, 0);
+    command_fails(pf, QRNIC_CMD_QUERY_VF, VFS, NULL, 0, NULL,
+                  QRNIC_VF_ATTR_BYTES, QRNIC_ST_BAD_OBJECT, 0xffffffff);
+    vf_close(vf);
+    device_stop(pf);
+}
+
+/* Tests that the switch applies VLAN and link of SET_VF, and counts. */
+static void test_applied(void)
+{
+    Device *pf = pf_start();
+    uint8_t frame[9200];
+    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
+    QrnicVfAttr attr;
+    Function f;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    function_start(&f, vf_open(pf, 0), 1);
+    qp_connect(f.d, &f.qp, NULL);
+    vf_set(pf, 0, &(QrnicVfCtx) { .vlan = 100, .priority = 5 });
+    wqe_remote(&w, 0x1000, 0x100);
+    wqe_data(&w, f.mr.start, 64, f.mr.key);
+    sq_post(f.d, &f.qp, &w);
+    wire_receive(pf, frame);
+    g_assert_cmpmem(frame, 6, PEER_MAC, 6);
+    g_assert_cmpmem(frame + 6, 6, f.mac, 6);
+    g_assert_cmphex(lduw_be_p(frame + 12), ==, 0x8100);
+    g_assert_cmphex(lduw_be_p(frame + 14), ==, 5 << 13 | 100);
+    attr = vf_query(pf, 0);
+    g_assert_cmpuint(attr.tx_frames, ==, 1);
+    g_assert_cmpuint(attr.tx_dropped, ==, 0);
+
+    vf_set(pf, 0, &(QrnicVfCtx) { .link = QRNIC_VF_LINK_DISABLE });
+    settle(f.d);
+    g_assert_false(vf_query(pf, 0).state & QRNIC_VFS_LINK_UP);
+    g_assert_false(reg_read(f.d, QRNIC_REG_STATUS) &
+                   QRNIC_REG_STATUS_LINK_MASK);
+    g_assert_true(reg_read(pf, QRNIC_REG_STATUS) & QRNIC_REG_STATUS_LINK_MASK);
+    vf_close(f.d);
+    device_stop(pf);
+}
+
 /* Tests the errors of the property. */
 static void test_refused(void)
 {
@@ -432,11 +563,13 @@ static void test_refused(void)
 
 void add_sriov_tests(void)
 {
-    qtest_add_func("/qrnic/sriov/absent", test_absent);
-    qtest_add_func("/qrnic/sriov/capability", test_capability);
-    qtest_add_func("/qrnic/sriov/enable", test_enable);
-    qtest_add_func("/qrnic/sriov/traffic", test_traffic);
-    qtest_add_func("/qrnic/sriov/doorbell", test_doorbell);
-    qtest_add_func("/qrnic/sriov/flr", test_flr);
-    qtest_add_func("/qrnic/sriov/refused", test_refused);
+    qtest_add_func("qrnic/sriov/absent", test_absent);
+    qtest_add_func("qrnic/sriov/capability", test_capability);
+    qtest_add_func("qrnic/sriov/enable", test_enable);
+    qtest_add_func("qrnic/sriov/traffic", test_traffic);
+    qtest_add_func("qrnic/sriov/doorbell", test_doorbell);
+    qtest_add_func("qrnic/sriov/flr", test_flr);
+    qtest_add_func("qrnic/sriov/config", test_config);
+    qtest_add_func("qrnic/sriov/applied", test_applied);
+    qtest_add_func("qrnic/sriov/refused", test_refused);
 }

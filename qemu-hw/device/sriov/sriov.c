@@ -44,16 +44,6 @@ static uint64_t share_pow2(uint64_t all, unsigned vfs, uint64_t needed)
     return MAX(pow2floor(all / vfs), MIN(all, needed));
 }
 
-/*
- * Derives the address of a virtual function from the address of the physical
- * function: locally administered, and different for each virtual function.
- */
-static void mac_derive(const QrnicSriov *s, unsigned number, uint8_t *mac)
-{
-    memcpy(mac, s->pf->parent_obj.config.mac, 6);
-    mac[0] = (mac[0] ^ (number + 1) << 2) | 2;
-}
-
 void qrnic_sriov_config_vf(const QrnicSriov *s, unsigned number,
                            QrnicConfig *c)
 {
@@ -78,7 +68,7 @@ void qrnic_sriov_config_vf(const QrnicSriov *s, unsigned number,
     if (c->context_cache) {
         c->context_cache = share(c->context_cache, vfs, 2);
     }
-    mac_derive(s, number, c->mac);
+    qrnic_sriov_mac_derive(s, number, c->mac);
 }
 
 void qrnic_sriov_start(QrnicPf *pf)

@@ -73,6 +73,43 @@ bool qrnic_sriov_create_vfs(QrnicPf *pf, Error **errp);
  */
 void qrnic_sriov_config_vf(const QrnicSriov *s, unsigned number,
                            QrnicConfig *c);
+/* admin.c: called by the physical function, for virtual functions */
+
+/**
+ * qrnic_sriov_mac_derive:
+ * @s: the functions
+ * @number: number of the virtual function
+ * @mac: receives the default address
+ *
+ * Derives the address of a virtual function from the address of the physical
+ * function: locally administered, and different for each virtual function.
+ */
+void qrnic_sriov_mac_derive(const QrnicSriov *s, unsigned number, uint8_t *mac);
+/**
+ * qrnic_sriov_vf_set:
+ * @d: the physical function
+ * @number: number of the virtual function
+ * @in: the input
+ *
+ * Executes SET_VF.
+ *
+ * Returns: the result of the command
+ */
+QrnicResult qrnic_sriov_vf_set(QrnicDevice *d, uint32_t number,
+                               const QrnicVfCtx *in);
+/**
+ * qrnic_sriov_vf_query:
+ * @d: the physical function
+ * @number: number of the virtual function
+ * @out: receives the output
+ *
+ * Executes QUERY_VF.
+ *
+ * Returns: the result of the command
+ */
+QrnicResult qrnic_sriov_vf_query(QrnicDevice *d, uint32_t number,
+                                 QrnicVfAttr *out);
+
 /* wire.c: the wire of a function, a port of the switch */
 
 /**

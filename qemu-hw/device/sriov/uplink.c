@@ -35,6 +35,10 @@ static ssize_t net_receive(NetClientState *nc, const uint8_t *frame,
 {
     QrnicSriov *s = qemu_get_nic_opaque(nc);
 
+    /* After unplug the frame is lost, because its sender must not wait. */
+    if (!s->bh) {
+        return len;
+    }
     if (s->backend_stopped) {
         trace_qrnic_waits(s->name, "frame");
         return 0;

@@ -80,7 +80,7 @@ static bool deliver(void *opaque, unsigned port, const uint8_t *frame,
         qrnic_kick(d);
         return false;
     }
-    /* The function may be entered, because its interrupt may run this switch. */
+    /* The function may be entered, because its interrupt may run the switch. */
     if (!d->vm_running || !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
@@ -118,9 +118,7 @@ static void link_changed(void *opaque, unsigned port, bool up)
 
 static int64_t clock_ns(void *opaque)
 {
-    QrnicSriov *s = opaque;
-
-    return qrnic_clock_ns(&s->pf->parent_obj);
+    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
 }
 
 static void timer_arm(void *opaque, int64_t deadline_ns)
@@ -197,13 +195,35 @@ static void port_flush(QrnicDevice *d)
 }
 
 /*
+ * Passes the unicast addresses of the filter to the switch. Each function
+ * receives all multicast frames, because the engine selects the groups of its
+ * multicast attachments, which have no entry in the filter.
+ */
+static void port_filter(QrnicDevice *d, const QrnicRxFilter *filter)
+{
+    const QrnicEswitchFilter f = {
+        .promiscuous = filter->flags & QRNIC_RXF_PROMISC,
+        .all_multicast = true,
+        .count = filter->unicast_count,
+        .addresses = (const uint8_t (*)[6])filter->addresses,
+    };
+
+    qrnic_eswitch_set_filter(d->sriov->eswitch, d->port, &f);
+}
+
+/*
  * Drops the frames of the function. A virtual function is reset when it is
- * enabled and disabled.
+ * enabled and disabled. From now on, the permanent address of the function is
+ * that of the switch, which SET_VF may have changed.
  */
 static void port_reset(QrnicDevice *d)
 {
     QrnicEswitch *eswitch = d->sriov->eswitch;
-    const QrnicEswitchFilter all_groups = { .all_multicast = true };
+    const QrnicEswitchConfig *config = qrnic_eswitch_config(eswitch, d->port);
+    const QrnicRxFilter no_filter = { 0 };
+
+    memcpy(d->config.mac, config->mac, sizeof(d->config.mac));
+    qrnic_engine_set_mac(d->engine, config->mac);
 
     if (!PCI_DEVICE(d)->enabled) {
         qrnic_eswitch_unplug(eswitch, d->port);
@@ -211,11 +231,7 @@ static void port_reset(QrnicDevice *d)
     }
     qrnic_eswitch_plug(eswitch, d->port);
     qrnic_eswitch_reset_port(eswitch, d->port);
-    /*
-     * The engine selects the groups of its multicast attachments, which have no
-     * entry in the filter of the Ethernet function.
-     */
-    qrnic_eswitch_set_filter(eswitch, d->port, &all_groups);
+    port_filter(d, &no_filter);
     /* The link of a function that was disabled was down. */
     qrnic_pending_add(d, QRNIC_PENDING_LINK);
     qrnic_kick(d);
@@ -242,6 +258,9 @@ void qrnic_sriov_attach(QrnicSriov *s, QrnicDevice *d, unsigned port)
         .send = port_send,
         .flush = port_flush,
         .reset = port_reset,
+        .filter = port_filter,
+        .vf_set = qrnic_sriov_vf_set,
+        .vf_query = qrnic_sriov_vf_query,
         .cleanup = port_cleanup,
     };
     QrnicEswitchConfig config = *qrnic_eswitch_config(s->eswitch, port);

@@ -140,6 +140,27 @@ void qrnic_engine_run(QrnicEngine *e, unsigned rounds)
     }
 }
 
+void qrnic_engine_set_mac(QrnicEngine *e, const uint8_t *mac)
+{
+    memcpy(e->config.mac, mac, sizeof(e->config.mac));
+}
+
+QrnicResult qrnic_vf_set(QrnicEngine *e, uint32_t number, const QrnicVfCtx *in)
+{
+    if (!(e->config.capabilities & QRNIC_CAP_SRIOV)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    return e->env.vf_set(e->env.opaque, number, in);
+}
+
+QrnicResult qrnic_vf_query(QrnicEngine *e, uint32_t number, QrnicVfAttr *out)
+{
+    if (!(e->config.capabilities & QRNIC_CAP_SRIOV)) {
+        return qrnic_refuse(QRNIC_ST_NOT_SUPPORTED, 0);
+    }
+    return e->env.vf_query(e->env.opaque, number, out);
+}
+
 uint64_t qrnic_eui64(const uint8_t *mac)
 {
     return (uint64_t)mac[0] << 56 | (uint64_t)mac[1] << 48 |

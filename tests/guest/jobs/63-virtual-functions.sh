@@ -6,6 +6,7 @@
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
+export QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT
 pci=$(readlink -f "/sys/class/net/$NIC0/device")
 
 vf_netdev() { basename "$pci/virtfn$1"/net/*; }
@@ -34,17 +35,31 @@ settle() {
 # gid_of I: the index of the IPv4 GID of virtual function I
 gid_of() { ip netns exec "vf$1" bash -c "$(declare -f gid_find gid_index); gid_index $(cat "rdma$1") 4"; }
 
+# inside N|pf: the prefix of a command in the namespace of a function
+inside() { [ "$1" = pf ] || echo "ip netns exec vf$1"; }
+# shellcheck disable=SC2046,SC2317  # words of a command; called through wait_until
+listening() { $(inside "$1") ss -Hltn 'sport = :18515' | grep -q .; }
+
 # pingpong NAME SERVER CLIENT ADDRESS OPTIONS...: SERVER and CLIENT are numbers of virtual functions, or pf
 pingpong() {
-    local name=$1 server client
-    server=$(command_of "$2") client=$(command_of "$3")
-    alone "$name" 18515 "$server ${*:5}" "$client ${*:5} $4"
+    local name=$1 server=$2 client=$3 address=$4 status=0 process
+    shift 4
+    # shellcheck disable=SC2046  # words of a command
+    timeout "$TRY_TIMEOUT" $(command_of "$server") "$@" >server.log 2>&1 &
+    process=$!
+    wait_until 20 listening "$server"
+    # shellcheck disable=SC2046  # words of a command
+    timeout "$TRY_TIMEOUT" $(command_of "$client") "$@" "$address" >client.log 2>&1 || status=$?
+    [ $status = 0 ] || kill $process
+    wait $process || [ $status != 0 ] || status=$?
+    [ $status = 0 ] || { show server.log; show client.log; }
+    result $status "$name"
 }
 command_of() {
     if [ "$1" = pf ]; then
         echo "ibv_rc_pingpong -c -d $RDMA0 -g $(gid_index "$RDMA0" 4)"
     else
-        echo "ip netns exec vf$1 ibv_rc_pingpong -c -d $(cat "rdma$1") -g $(gid_of "$1")"
+        echo "$(inside "$1") ibv_rc_pingpong -c -d $(cat "rdma$1") -g $(gid_of "$1")"
     fi
 }
 
@@ -60,7 +75,8 @@ for i in 0 1 2; do
     show settle.log
 done
 ip netns exec vf0 ping -q -c 3 -W 5 10.77.0.21 >ping.log 2>&1
-result $? "ping between virtual functions" || show ping.log
+result $? "ping between virtual functions"
+show ping.log
 ip netns exec vf0 ping -q -c 3 -W 5 10.77.0.1 >ping.log 2>&1
 result $? "ping from a virtual function to the physical one"
 ping -q -c 3 -W 5 10.77.0.22 >ping.log 2>&1
@@ -69,5 +85,32 @@ pingpong "RC between virtual functions" 0 1 10.77.0.20 -n 100
 pingpong "RC with large messages and events" 1 2 10.77.0.21 -n 10 -s 65536 -e
 pingpong "RC from a virtual to the physical function" pf 0 10.77.0.1 -n 100
 pingpong "RC from the physical to a virtual function" 2 pf 10.77.0.22 -n 20 -s 20000 -e
+
+# A reset of the physical function disables all virtual functions for a moment. Linux enables them again, and the driver
+# of each finds its device reset.
+echo 1 >"$pci/reset"
+# shellcheck disable=SC2317  # called through wait_until
+vf_pings() { ip netns exec vf0 ping -q -c 1 -W 1 10.77.0.21; }
+wait_until 40 vf_pings
+result $? "virtual functions recover from a reset of the physical function"
+
+ip link set "$NIC0" vf 2 mac 02:00:00:00:00:33 vlan 7 qos 3 spoofchk on trust on state enable max_tx_rate 500 2>vf.log
+result $? "ip link configures a virtual function"
+show vf.log
+try "a virtual function without configuration has the defaults" "ip link show $NIC0 | tee /dev/stderr | grep 'vf 0 ' | grep -q 'spoof checking off, link-state auto, trust off'"
+enable 0
+enable 4
+result $? "4 virtual functions are enabled after 3"
+try "ip link shows the configuration" "ip link show $NIC0 | tee /dev/stderr | grep 'vf 2 ' | grep '02:00:00:00:00:33' | grep 'vlan 7, qos 3' |
+    grep -E 'tx rate 500|max_tx_rate 500' | grep -q 'spoof checking on, link-state enable, trust on'"
+try "the virtual function has this address" "[ \$(cat $pci/virtfn2/net/*/address) = 02:00:00:00:00:33 ]"
+try "statistics of virtual functions count" "ip -s link show $NIC0 | tee /dev/stderr | grep -A2 'vf 0 ' | grep -q '[1-9][0-9]'"
+try "a minimum rate is rejected" "! ip link set $NIC0 vf 0 min_tx_rate 10"
+try "an impossible VLAN is rejected" "! ip link set $NIC0 vf 0 vlan 4095"
+try "a function that does not exist is rejected" "! ip link set $NIC0 vf 4 trust on"
+echo 0 >"$pci/sriov_numvfs"
+[ "$(<"$pci/sriov_numvfs")" = 0 ]
+result $? "all are disabled"
+try "none is left" "[ ! -e $pci/virtfn0 ] && [ \$(ls /sys/class/infiniband | wc -l) = 1 ]"
 kernel_clean "the kernel log is clean"
 finish

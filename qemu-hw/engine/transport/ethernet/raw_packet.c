@@ -471,6 +471,13 @@ static void raw_packet_drop(QrnicEngine *e, QrnicQp *qp)
     qrnic_coalesce_drop(e, qp);
 }
 
+static void filter_changed(QrnicEngine *e)
+{
+    if (e->env.filter) {
+        e->env.filter(e->env.opaque, &e->transport->rx_filter);
+    }
+}
+
 static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
 {
     if (e->transport->rx_filter.qpn == qp->number &&
@@ -480,6 +487,7 @@ static void raw_packet_destroyed(QrnicEngine *e, QrnicQp *qp)
          * number would receive the frames.
          */
         memset(&e->transport->rx_filter, 0, sizeof(e->transport->rx_filter));
+        filter_changed(e);
     }
     qrnic_flow_qp_destroyed(e, qp);
 }
@@ -597,5 +605,6 @@ QrnicResult qrnic_rx_filter_set(QrnicEngine *e, const QrnicRxFilter *in)
     e->transport->rx_filter = *in;
     trace_qrnic_rx_filter(e->config.name, in->qpn, in->flags,
                           in->unicast_count, in->multicast_count);
+    filter_changed(e);
     return qrnic_ok(0);
 }
