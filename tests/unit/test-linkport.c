@@ -152,7 +152,7 @@ static void ends_new(Pair *p)
     world.d->state = QRNIC_DEVICE_IDLE;
     world.d->wire = &wire;
     world.d->engine = p->b.qp->node->engine;
-    world.d->link_retransmission = true;
+    world.d->config.capabilities = QRNIC_CAP_LINK_RETRANSMISSION;
     qrnic_port_init(world.d);
     qrnic_port_set_link(world.d, true);
     qrnic_link_set_up(world.peer, true);
