@@ -604,13 +604,16 @@ static void test_frames_wait(void)
     g_assert_cmpuint(counter_now(r.d, "roce_rx_packets"), ==, 1);
     stop_at(r.d, "frame-received");
     stop_continue(r.d);
-    peer_expect(r.d, RC_ACK, RQ_PSN);
     for (unsigned i = 1; i < frames; i++) {
+        if (!r.d->cable) {
+            peer_expect(r.d, RC_ACK, RQ_PSN + i - 1);
+        }
         expect_stop(r.d, "frame-received", NULL, 0);
         wire_silent(r.d);
         stop_continue(r.d);
-        peer_expect(r.d, RC_ACK, RQ_PSN + i);
     }
+    /* The device takes all frames of a cable before it responds to the last. */
+    peer_expect(r.d, RC_ACK, RQ_PSN + frames - 1);
     for (unsigned i = 0; i < frames; i++) {
         cq_wait(r.d, &r.recv_cq, &cqe);
         g_assert_cmphex(cqe.status, ==, QRNIC_WC_SUCCESS);
