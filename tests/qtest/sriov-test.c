@@ -512,12 +512,59 @@ static void test_config(void)
     device_stop(pf);
 }
 
+static void post_write(Function *f, uint32_t length)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
+
+    wqe_remote(&w, 0x1000, 0x100);
+    wqe_data(&w, f->mr.start, length, f->mr.key);
+    sq_post(f->d, &f->qp, &w);
+}
+
+/* Tests that a function that the switch has stopped sends after its reset. */
+static void test_reset_stopped(void)
+{
+    Device *pf = pf_start(), *vf;
+    uint8_t frame[9200];
+    size_t len;
+    Function f;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 0);
+    function_start(&f, vf, 1);
+    qp_connect(vf, &f.qp, NULL);
+    vf_set(pf, 0, &(QrnicVfCtx) { .max_rate = 1 });
+    /* More frames than the queue to the switch has room for */
+    for (unsigned i = 0; i < 8; i++) {
+        post_write(&f, 0x4000);
+    }
+    settle(vf);
+    reg_write(vf, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
+    WAIT_UNTIL(reg_read(vf, QRNIC_REG_STATUS) & QRNIC_REG_STATUS_READY_MASK,
+               "the function does not become ready");
+    clock_step(vf, 5ll * NANOSECONDS_PER_SECOND);
+    device_enable_commands(vf, 3);
+    vf_set(pf, 0, &(QrnicVfCtx) { 0 });
+    function_start(&f, vf, 1);
+    qp_connect(vf, &f.qp, NULL);
+    post_write(&f, 64);
+    do {
+        len = wire_receive(pf, frame);
+    } while (len > 1024);
+    g_assert_cmpmem(frame + 6, 6, f.mac, 6);
+    g_assert_cmpuint(counter(vf, QRNIC_COUNTER_TX_DROP_LINK), ==, 0);
+    vf_close(vf);
+    device_stop(pf);
+}
+
 /* Tests that the switch applies VLAN and link of SET_VF, and counts. */
 static void test_applied(void)
 {
     Device *pf = pf_start();
     uint8_t frame[9200];
-    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
     QrnicVfAttr attr;
     Function f;
 
@@ -528,9 +575,7 @@ static void test_applied(void)
     function_start(&f, vf_open(pf, 0), 1);
     qp_connect(f.d, &f.qp, NULL);
     vf_set(pf, 0, &(QrnicVfCtx) { .vlan = 100, .priority = 5 });
-    wqe_remote(&w, 0x1000, 0x100);
-    wqe_data(&w, f.mr.start, 64, f.mr.key);
-    sq_post(f.d, &f.qp, &w);
+    post_write(&f, 64);
     wire_receive(pf, frame);
     g_assert_cmpmem(frame, 6, PEER_MAC, 6);
     g_assert_cmpmem(frame + 6, 6, f.mac, 6);
@@ -571,5 +616,6 @@ void add_sriov_tests(void)
     qtest_add_func("qrnic/sriov/flr", test_flr);
     qtest_add_func("qrnic/sriov/config", test_config);
     qtest_add_func("qrnic/sriov/applied", test_applied);
+    qtest_add_func("qrnic/sriov/reset-stopped", test_reset_stopped);
     qtest_add_func("qrnic/sriov/refused", test_refused);
 }

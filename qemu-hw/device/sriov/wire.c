@@ -46,6 +46,12 @@ static void switch_kick(void *opaque)
     }
 }
 
+static void receive_run(QrnicDevice *d, const void *frame, size_t len)
+{
+    qrnic_port_receive(d, frame, len);
+    qrnic_leave(d);
+}
+
 /*
  * Passes a frame to a function. The guard rejects MMIO from the function's own
  * interrupts meanwhile, as in a bottom half of the function.
@@ -57,8 +63,7 @@ static void function_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
 
     object_ref(OBJECT(d));
     guard->engaged_in_io = true;
-    qrnic_port_receive(d, frame, len);
-    qrnic_leave(d);
+    qrnic_run(d, receive_run, frame, len);
     guard->engaged_in_io = was_engaged;
     object_unref(OBJECT(d));
 }
@@ -147,11 +152,15 @@ static void timer_fired(void *opaque)
 static void switch_bh(void *opaque)
 {
     QrnicSriov *s = opaque;
+    Object *pf;
 
     if (s->running) {
         s->again = true;
         return;
     }
+    /* An interrupt may unplug the physical function, whose backend is used. */
+    pf = OBJECT(s->pf);
+    object_ref(pf);
     sriov_ref(s);
     s->running = true;
     for (unsigned port = QRNIC_ESWITCH_PF; port < QRNIC_ESWITCH_PORTS_MAX;
@@ -175,6 +184,7 @@ static void switch_bh(void *opaque)
         switch_kick(s);
     }
     qrnic_sriov_unref(s);
+    object_unref(pf);
 }
 
 /* Wire of a function */
@@ -224,7 +234,9 @@ static void port_reset(QrnicDevice *d)
 
     memcpy(d->config.mac, config->mac, sizeof(d->config.mac));
     qrnic_engine_set_mac(d->engine, config->mac);
-
+    /* The switch does not notify a stopped sender that was reset. */
+    qrnic_pending_add(d, QRNIC_PENDING_WIRE);
+    qrnic_kick(d);
     if (!PCI_DEVICE(d)->enabled) {
         qrnic_eswitch_unplug(eswitch, d->port);
         return;
@@ -234,7 +246,6 @@ static void port_reset(QrnicDevice *d)
     port_filter(d, &no_filter);
     /* The link of a function that was disabled was down. */
     qrnic_pending_add(d, QRNIC_PENDING_LINK);
-    qrnic_kick(d);
 }
 
 static void port_cleanup(QrnicDevice *d)
@@ -247,6 +258,7 @@ static void port_cleanup(QrnicDevice *d)
         qemu_bh_delete(s->bh);
         s->bh = NULL;
         timer_del(s->timer);
+        qrnic_eswitch_unplug(s->eswitch, QRNIC_ESWITCH_UPLINK);
         qrnic_uplink_detach(s);
     }
 }
