@@ -29,10 +29,13 @@ static int qrnic_devlink_info_get(struct devlink *devlink,
 	char text[32];
 	int err;
 
-	snprintf(text, sizeof(text), "%016llx", serial);
-	err = devlink_info_serial_number_put(req, text);
-	if (err)
-		return err;
+	/* A virtual function has no serial number. */
+	if (serial) {
+		snprintf(text, sizeof(text), "%016llx", serial);
+		err = devlink_info_serial_number_put(req, text);
+		if (err)
+			return err;
+	}
 	snprintf(text, sizeof(text), "%04x:%04x", pdev->vendor, pdev->device);
 	err = devlink_info_version_fixed_put(req,
 					     DEVLINK_INFO_VERSION_GENERIC_ASIC_ID,

@@ -388,25 +388,6 @@ static void qrnic_reset_done(struct pci_dev *pdev)
 	qrnic_up(pci_get_drvdata(pdev));
 }
 
-/*
- * Enables or disables the virtual functions, when a user writes sriov_numvfs.
- * Returns their number, or a negative errno.
- */
-static int qrnic_sriov_configure(struct pci_dev *pdev, int vfs)
-{
-	int err;
-
-	if (vfs) {
-		err = pci_enable_sriov(pdev, vfs);
-		return err ? err : vfs;
-	}
-	/* A virtual machine that has a virtual function must not lose it. */
-	if (pci_vfs_assigned(pdev))
-		return -EPERM;
-	pci_disable_sriov(pdev);
-	return 0;
-}
-
 static const struct pci_error_handlers qrnic_error_handlers = {
 	.error_detected = qrnic_error_detected,
 	.slot_reset = qrnic_slot_reset,
@@ -430,7 +411,7 @@ static struct pci_driver qrnic_driver = {
 	.shutdown = qrnic_shutdown,
 	.driver.pm = pm_sleep_ptr(&qrnic_pm_ops),
 	.err_handler = &qrnic_error_handlers,
-	.sriov_configure = qrnic_sriov_configure,
+	.sriov_configure = pci_sriov_configure_simple,
 };
 
 /* Called at load and unload of the module. */

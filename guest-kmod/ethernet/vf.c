@@ -87,8 +87,8 @@ int qrnic_vf_set_mac(struct net_device *netdev, int vf, u8 *mac)
 	memcpy(ctx.mac, mac, sizeof(ctx.mac));
 	err = qrnic_vf_write(netdev, vf, &ctx);
 	if (!err)
-		netdev_info(netdev, "vf %d has the address %pM from its next reset on\n",
-			    vf, mac);
+		netdev_info(netdev, "vf %d: its driver uses the new address after it is bound again\n",
+			    vf);
 	return err;
 }
 
