@@ -5,8 +5,8 @@
  * time that it may be forwarded. The rules use the addresses and the VLAN of
  * the frame only, and the configuration and filters of the ports. The switch
  * learns no addresses, because it knows those of its functions. So no sender
- * can redirect frames. Manual, chapter "Virtual functions", section
- * "Forwarding".
+ * can redirect frames. Manual, chapter "Virtual functions", section "Forwarding
+ * between functions".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -161,8 +161,8 @@ static QrnicEswitchPort *scarce_receiver(QrnicEswitch *sw,
 
 /*
  * Returns true if the frame may wait for a receiver without room, and sets the
- * end of the wait. The owner of the switch guarantees that the uplink does not
- * stay busy.
+ * end of the wait. Frames wait for the uplink without limit, because port.c of
+ * the device limits the wait of each function to 4 seconds.
  */
 static bool is_patient(QrnicEswitch *sw, QrnicEswitchPort *from,
                        const QrnicEswitchPort *to, QrnicPatience *patience)
