@@ -612,7 +612,7 @@ static void test_frames_wait(void)
         wire_silent(r.d);
         stop_continue(r.d);
     }
-    /* The device receives all frames of a cable before it responds to the last. */
+    /* All frames of a cable are received before the response to the last. */
     peer_expect(r.d, RC_ACK, RQ_PSN + frames - 1);
     for (unsigned i = 0; i < frames; i++) {
         cq_wait(r.d, &r.recv_cq, &cqe);
