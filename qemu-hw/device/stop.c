@@ -1,13 +1,13 @@
 /*
  * qrnic: stops the device at the next event, for a step-by-step view
  *
- * work.c, wire_net.c and sriov/wire.c begin each call of the engine with qrnic_stop_run() if
- * d->stop_at is not 0. bus.c, port.c, interrupts.c and work.c report each event
- * at the same place as to a capture. A stop leaves the coroutine in the middle
- * of the engine; the caller of the engine continues as if the work was
- * complete. properties.c requests the continuation, and the bottom half calls
- * qrnic_stop_resume(). See the manual, chapter "Captures", section "Slow
- * motion".
+ * work.c, wire_net.c and sriov/wire.c begin each call of the engine with
+ * qrnic_stop_run() if d->stop_at is not 0. bus.c, port.c, interrupts.c and
+ * work.c report each event at the same place as to a capture. A stop leaves the
+ * coroutine in the middle of the engine; the caller of the engine continues as
+ * if the work was complete. properties.c requests the continuation, and the
+ * bottom half calls qrnic_stop_resume(). See the manual, chapter "Captures",
+ * section "Slow motion".
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
