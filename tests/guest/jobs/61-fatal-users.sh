@@ -2,8 +2,9 @@
 # in a multicast group, NVMe over Fabrics and RDS. All users end, and afterwards new ones work.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The device rejects a key, because rping deregisters its memory while its last send is retransmitted to a lost peer.
+# After a reset, a process continues to ring doorbells until the driver has unmapped its doorbell page.
 #
-# guest errors: dma-failed doorbell-queue key-refused
+# guest errors: dma-failed doorbell-page doorbell-queue key-refused
 # guest: --guests 2 --nic qrnic --memory 2048 --timeout 900
 # full
 # shellcheck shell=bash source=tests/guest/tap.sh
