@@ -5,7 +5,7 @@
 # guest: --guests 1 --nic qrnic,max-qp=128 --timeout 900
 # Some commands fail on purpose. After a reset of its device a process continues to ring doorbells for some time.
 #
-# guest errors: command-failed dma-failed doorbell-queue
+# guest errors: command-failed dma-failed doorbell-page doorbell-queue
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
 
