@@ -34,7 +34,6 @@
 #define CAP_EXPRESS 0x50
 #define CAP_MSIX 0x90
 #define ECAP_AER 0x100
-#define ECAP_SERIAL 0x150
 
 /*
  * Runs the device. A nested call is possible here, because QEMU's guard of a
