@@ -35,48 +35,48 @@ static bool guest_error_counted(QrnicEngine *e, enum qrnic_guest_error rule)
            trace_event_get_state_backends(TRACE_QRNIC_GUEST_ERROR);
 }
 
-static void guest_error_reported(QrnicEngine *e, enum qrnic_guest_error rule,
-                                 const char *object, const char *text)
+/* Traces and logs an error. Frees the name of the object. */
+static void G_GNUC_PRINTF(4, 0)
+guest_error_reported(QrnicEngine *e, enum qrnic_guest_error rule, char *object,
+                     const char *fmt, va_list ap)
 {
+    g_autofree char *text = g_strdup_vprintf(fmt, ap);
     const char *name = qrnic_guest_error_name(rule);
 
     trace_qrnic_guest_error(e->config.name, object, name, text);
     qemu_log_mask(LOG_GUEST_ERROR, "qrnic %s: %s: %s: %s\n",
                   e->config.name, object, name, text);
+    g_free(object);
 }
 
 void qrnic_guest_error(QrnicEngine *e, enum qrnic_guest_error rule,
                        const char *queue, uint32_t number,
                        const char *fmt, ...)
 {
-    g_autofree char *object = NULL, *text = NULL;
     va_list ap;
 
-    if (!guest_error_counted(e, rule)) {
-        return;
+    if (guest_error_counted(e, rule)) {
+        va_start(ap, fmt);
+        guest_error_reported(e, rule,
+                             g_strdup_printf("%s %" PRIu32, queue, number),
+                             fmt, ap);
+        va_end(ap);
     }
-    va_start(ap, fmt);
-    text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    object = g_strdup_printf("%s %" PRIu32, queue, number);
-    guest_error_reported(e, rule, object, text);
 }
 
 void qrnic_guest_error_at(QrnicEngine *e, enum qrnic_guest_error rule,
                           const char *place, uint64_t offset,
                           const char *fmt, ...)
 {
-    g_autofree char *object = NULL, *text = NULL;
     va_list ap;
 
-    if (!guest_error_counted(e, rule)) {
-        return;
+    if (guest_error_counted(e, rule)) {
+        va_start(ap, fmt);
+        guest_error_reported(e, rule,
+                             g_strdup_printf("%s 0x%" PRIx64, place, offset),
+                             fmt, ap);
+        va_end(ap);
     }
-    va_start(ap, fmt);
-    text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    object = g_strdup_printf("%s 0x%" PRIx64, place, offset);
-    guest_error_reported(e, rule, object, text);
 }
 
 QrnicCounterSet *qrnic_counter_set_get(QrnicEngine *e, uint32_t number)
