@@ -129,7 +129,7 @@ typedef struct QrnicEnv {
     void (*filter)(void *opaque, const QrnicRxFilter *filter);
 
     /*
-     * Execute SET_VF and QUERY_VF for a virtual function. Used only with
+     * Execute SET_VF and QUERY_VF for a virtual function. NULL: there is no
      * CAP_SRIOV.
      */
     QrnicResult (*vf_set)(void *opaque, uint32_t number, const QrnicVfCtx *in);

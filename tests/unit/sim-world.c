@@ -225,6 +225,33 @@ static void env_fatal(void *opaque, unsigned cause, uint32_t info)
     }
 }
 
+static QrnicResult env_vf_set(void *opaque, uint32_t number,
+                              const QrnicVfCtx *in)
+{
+    SimNode *n = opaque;
+
+    if (number >= SIM_VFS) {
+        return (QrnicResult) { QRNIC_ST_BAD_OBJECT };
+    }
+    n->vf[number] = *in;
+    return (QrnicResult) { QRNIC_ST_OK };
+}
+
+static QrnicResult env_vf_query(void *opaque, uint32_t number, QrnicVfAttr *out)
+{
+    const QrnicVfCtx *vf = &((SimNode *)opaque)->vf[number % SIM_VFS];
+
+    if (number >= SIM_VFS) {
+        return (QrnicResult) { QRNIC_ST_BAD_OBJECT };
+    }
+    *out = (QrnicVfAttr) {
+        .vlan = vf->vlan, .priority = vf->priority, .flags = vf->flags,
+        .link = vf->link, .max_rate = vf->max_rate,
+    };
+    memcpy(out->mac, vf->mac, sizeof(out->mac));
+    return (QrnicResult) { QRNIC_ST_OK };
+}
+
 static bool chance(Sim *s, unsigned thousandths)
 {
     return thousandths && g_rand_int_range(s->rand, 0, 1000) < thousandths;
@@ -518,6 +545,7 @@ QrnicEnv sim_env(SimNode *n)
         .dm_read = env_dm_read, .dm_write = env_dm_write,
         .send = env_send, .notify = env_notify, .clock_ns = env_clock_ns,
         .timer_arm = env_timer_arm, .kick = env_kick,
+        .vf_set = env_vf_set, .vf_query = env_vf_query,
         .fatal = env_fatal,
     };
 }

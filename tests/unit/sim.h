@@ -20,6 +20,7 @@
 #include "heap.h"
 
 #define SIM_NODES 2             /* Default number of nodes */
+#define SIM_VFS 2               /* Virtual functions of CAP_SRIOV */
 #define SIM_US 1000ll
 #define SIM_MS 1000000ll
 
@@ -89,6 +90,7 @@ struct SimNode {
     uint64_t contexts;          /* Address of the context memory; 0: none */
     bool context_bare;
     QrnicGidEntry gid;
+    QrnicVfCtx vf[SIM_VFS];     /* Input of the last SET_VF, with CAP_SRIOV */
     /* Link retransmission between engine and wire, or NULL */
     QrnicLink *link;
     bool link_kicked;

@@ -13,6 +13,7 @@
 #include "qemu/osdep.h"
 #include "engine/queue/queue.h"
 #include "pair.h"
+#include "sim-world.h"
 
 #define MANY (1u << 14)
 #define DEVICE_MEMORY (16ull << 20)
@@ -664,10 +665,55 @@ static void test_operations(void)
     }
 }
 
+/*
+ * Tests that a device has CAP_SRIOV only if its environment has both
+ * operations, because the commands call them without a check.
+ */
+static void test_virtual_functions(void)
+{
+    const SimOptions o = { .capabilities = QRNIC_CAP_RC | QRNIC_CAP_SRIOV };
+    const QrnicConfig config = {
+        .name = "none", .capabilities = QRNIC_CAP_SRIOV, .max_qp = 2,
+        .max_cq = 2, .max_mkey = 2, .max_pd = 2, .max_gid = 2, .vectors = 1,
+        .db_pages = 1, .max_sge = QRNIC_MAX_SGE,
+    };
+    const QrnicVfCtx in = { .mac = { 2, 1 }, .vlan = 7, .max_rate = 1000 };
+    Sim *s = sim_new(1, &o);
+    SimNode *n = &s->node[0];
+    QrnicVfAttr out = { 0 };
+
+    g_assert_cmpint(qrnic_vf_set(n->engine, 1, &in).status, ==, QRNIC_ST_OK);
+    g_assert_cmpint(qrnic_vf_query(n->engine, 1, &out).status, ==,
+                    QRNIC_ST_OK);
+    g_assert_cmpmem(out.mac, 6, in.mac, 6);
+    g_assert_cmpuint(out.vlan, ==, 7);
+    g_assert_cmpint(qrnic_vf_set(n->engine, SIM_VFS, &in).status, ==,
+                    QRNIC_ST_BAD_OBJECT);
+
+    for (unsigned missing = 0; missing < 2; missing++) {
+        QrnicEnv env = sim_env(n);
+        QrnicEngine *e;
+
+        if (missing) {
+            env.vf_set = NULL;
+        } else {
+            env.vf_query = NULL;
+        }
+        e = qrnic_engine_new(&config, &env);
+        g_assert_cmpint(qrnic_vf_set(e, 1, &in).status, ==,
+                        QRNIC_ST_NOT_SUPPORTED);
+        g_assert_cmpint(qrnic_vf_query(e, 1, &out).status, ==,
+                        QRNIC_ST_NOT_SUPPORTED);
+        qrnic_engine_free(e);
+    }
+    sim_free(s);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/turns/commands", test_commands);
     g_test_add_func("/turns/operations", test_operations);
+    g_test_add_func("/turns/virtual-functions", test_virtual_functions);
     return g_test_run();
 }

@@ -73,6 +73,9 @@ QrnicEngine *qrnic_engine_new(const QrnicConfig *config, const QrnicEnv *env)
     if (!env->translate || !(config->capabilities & QRNIC_CAP_ON_DEMAND)) {
         e->config.capabilities &= ~QRNIC_CAP_SHARED_VIRTUAL;
     }
+    if (!env->vf_set || !env->vf_query) {
+        e->config.capabilities &= ~QRNIC_CAP_SRIOV;
+    }
     e->rounds = rounds_new();
     for (unsigned i = 0; i < FLOORS; i++) {
         floors[i]->init(e);
