@@ -80,7 +80,7 @@ rdma_core_version() {
 }
 
 # in_build_root COMMAND...: executes the command in the build root, as root or through a user namespace. The cache's
-# guest folder is at /mnt.
+# guest folder is at /mnt. /dev is read-only, because scripts of packages would change the modes of the host's device files.
 in_build_root() {
     local map=()
     [ "$(id -u)" = 0 ] || map=(--map-root-user)
@@ -88,6 +88,7 @@ in_build_root() {
     unshare "${map[@]}" --mount sh -ec '
         root=$1; guest=$2; shift 2
         mount --rbind /dev "$root/dev"
+        mount -o remount,ro,bind "$root/dev"
         mount --rbind /proc "$root/proc"
         mount --bind "$guest" "$root/mnt"
         exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
