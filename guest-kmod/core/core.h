@@ -148,6 +148,11 @@ enum qrnic_condition {
 	QRNIC_GOOD,
 	/* The driver has reset the device; recovery is pending. */
 	QRNIC_FATAL,
+	/*
+	 * The device was reset by another party, which may have cleared its
+	 * configuration space, too; recovery is pending and restores the space.
+	 */
+	QRNIC_UNCONFIGURED,
 	/* The device does not respond, even to a reset; recovery is pending. */
 	QRNIC_GONE,
 	/* The PCI core handles an error and will call the driver. */

@@ -53,6 +53,19 @@ bool qrnic_healthy(struct qrnic_dev *dev)
 EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
 /*
+ * Returns true if the function does not respond to configuration requests. A
+ * virtual function does not while its physical function is being reset. The
+ * registers of the virtual function may read as 0 or as all ones then.
+ */
+static bool qrnic_config_absent(struct qrnic_core *core)
+{
+	u16 command;
+
+	pci_read_config_word(core->dev.pdev, PCI_COMMAND, &command);
+	return PCI_POSSIBLE_ERROR(command);
+}
+
+/*
  * Records and logs the failure. Called under fatal_lock. Returns the new
  * condition of the device.
  */
@@ -64,9 +77,19 @@ static enum qrnic_condition qrnic_report_cause(struct qrnic_core *core,
 	crash->why = why;
 	qrnic_crash_read(core, crash);
 	core->crash_unreported = true;
-	if (PCI_POSSIBLE_ERROR(crash->health)) {
+	if (PCI_POSSIBLE_ERROR(crash->health) || qrnic_config_absent(core)) {
 		dev_err(&core->dev.pdev->dev, "%s; the device is gone\n", why);
 		return QRNIC_GONE;
+	}
+	/*
+	 * A function level reset by others also disables the BARs, and then the
+	 * registers may read as 0.
+	 */
+	if (!(crash->status & (QRNIC_REG_STATUS_FATAL_MASK |
+			       QRNIC_REG_STATUS_CMD_ENABLED_MASK))) {
+		dev_err(&core->dev.pdev->dev,
+			"%s; its configuration space will be restored\n", why);
+		return QRNIC_UNCONFIGURED;
 	}
 	dev_err(&core->dev.pdev->dev,
 		"%s; resetting the device (health: %s, queue %u)\n", why,

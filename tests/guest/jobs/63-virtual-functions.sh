@@ -89,10 +89,26 @@ pingpong "RC from the physical to a virtual function" 2 pf 10.77.0.22 -n 20 -s 2
 # A reset of the physical function disables all virtual functions for a moment. Linux enables them again, and the driver
 # of each finds its device reset.
 echo 1 >"$pci/reset"
+since=$SECONDS
 # shellcheck disable=SC2317  # called through wait_until
 vf_pings() { ip netns exec vf0 ping -q -c 1 -W 1 10.77.0.21; }
-wait_until 40 vf_pings
-result $? "virtual functions recover from a reset of the physical function"
+wait_until 15 vf_pings && [ $((SECONDS - since)) -le $((15 * TIME_FACTOR)) ]
+result $? "virtual functions recover from a reset of the physical function within 15 seconds"
+# The first recovery must succeed. A failed one, or a reset without effect, means that the configuration space of the
+# virtual function was not restored.
+try "the first recovery restores them" "! dmesg | grep -E 'not ready after a reset|recovery failed|the reset failed'"
+# rejoin I: moves the RDMA device of virtual function I into the namespace vfI, because the recovery has registered the
+# device again. Succeeds if the device has its GID there.
+# shellcheck disable=SC2317  # called through wait_until
+rejoin() {
+    local rdma
+    rdma=$(vf_rdma "$1")
+    [ ! -e "/sys/class/infiniband/$rdma" ] || { rdma dev set "$rdma" netns "vf$1" && echo "$rdma" >"rdma$1"; }
+    [ -n "$(gid_of "$1")" ]
+}
+wait_until 10 rejoin 0 && wait_until 10 rejoin 1
+result $? "the recovered RDMA devices move into their namespaces"
+pingpong "RC between virtual functions after the reset" 0 1 10.77.0.20 -n 100
 
 ip link set "$NIC0" vf 2 mac 02:00:00:00:00:33 vlan 7 qos 3 spoofchk on trust on state enable max_tx_rate 500 2>vf.log
 result $? "ip link configures a virtual function"
