@@ -425,24 +425,31 @@ python3 -c 'import mmap; file = open("resource0", "r+b"); mmap.mmap(file.fileno(
             self.report.result(not problems, f"launcher: {name} leaves nothing behind", details=problems)
 
     def interrupted_checks(self):
-        """Sends SIGINT to tools, as Ctrl-C does to all processes of a terminal. A tool must print no traceback."""
-        for words in (["check-static", "scripts"], ["check-scenarios"], ["check-unit", "--no-build"], ["lint-layers"], ["watch"],
-                      ["check", "contract"]):
+        """Sends SIGINT to tools, as Ctrl-C does to all processes of a terminal, or SIGTERM several times, as timeout(1) does. A tool must
+        print no traceback.
+        """
+        for signals, words in ((1, ["check-static", "scripts"]), (1, ["check-scenarios"]), (1, ["check-unit", "--no-build"]), (1, ["lint-layers"]),
+                               (1, ["watch"]), (1, ["check", "contract"]), (20, ["check", "static"])):
+            number = signal.SIGINT if signals == 1 else signal.SIGTERM
             command = [os.path.join(self.root, "tools", words[0]), *words[1:]]
             with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env=self.env, start_new_session=True, preexec_fn=heed_interrupts) as process:
                 # Python itself prints a traceback while it imports modules, so the tool must have begun its work.
-                wait_until(lambda tool=process: tool.poll() is not None or children_of(tool.pid), 60)
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGINT)
+                wait_until(lambda tool=process, busy=signals > 1: tool.poll() is not None or
+                           any(not busy or children_of(child) for child in children_of(tool.pid)), 60)
+                for _ in range(signals):
+                    if process.poll() is None:
+                        os.killpg(process.pid, number)
+                        # Later signals must come while the tool ends its suites. The verdict does not depend on this time.
+                        time.sleep(0.001)
                 try:
                     _, said = process.communicate(timeout=60)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     said = "it did not end"
             # A tool that ended before the interruption has its own exit status.
-            good = process.returncode in (130, -signal.SIGINT, 0, 1) and "Traceback" not in said and "did not end" not in said
-            self.report.result(good, f"launcher: SIGINT ends {' '.join(words)} without a traceback",
+            good = process.returncode in (130, 143, -signal.SIGINT, 0, 1) and "Traceback" not in said and "did not end" not in said
+            self.report.result(good, f"launcher: {number.name} ends {' '.join(words)} without a traceback",
                                details=[f"exit status {process.returncode}", *said.splitlines()[-12:]])
 
     def packages(self):
@@ -574,11 +581,11 @@ while changes < 6 and time.monotonic() < deadline:
     now = state(own) == "T"
     changes, last = changes + (now != last), now
     wrong |= {{pid for pid in (other, {far.pid}, shell.pid) if state(pid) == "T"}}
-    time.sleep(0.01)
+    time.sleep(0.001)
 stalls.end()
 deadline = time.monotonic() + 20
 while state(own) == "T" and time.monotonic() < deadline:
-    time.sleep(0.01)
+    time.sleep(0.001)
 print(changes >= 6, stalls.count >= 2, state(own) != "T", sorted(wrong))
 for pid in (own, other):
     __import__("os").kill(pid, 9)
