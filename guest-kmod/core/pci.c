@@ -414,7 +414,7 @@ static struct pci_driver qrnic_driver = {
 	.sriov_configure = pci_sriov_configure_simple,
 };
 
-/* Called at load and unload of the module. */
+/* module.c calls the next two functions at load and unload of the module. */
 int qrnic_register(const struct qrnic_function_ops *function)
 {
 	int err;

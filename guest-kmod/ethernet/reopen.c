@@ -186,7 +186,7 @@ int qrnic_eth_change_mtu(struct net_device *netdev, int mtu)
 
 /*
  * Opens queues of another shape. On failure the former shape is restored.
- * Called under RTNL. Returns 0 or a negative errno.
+ * The caller holds RTNL. Returns 0 or a negative errno.
  */
 int qrnic_eth_reshape(struct qrnic_eth *eth, const struct qrnic_eth_shape *shape)
 {

@@ -164,8 +164,8 @@ static bool qrnic_number_is_retired(struct qrnic_ib_dev *dev,
 
 /*
  * Sleeps until no completion or event of the last owner of the number is left.
- * Called after the device has created an object, and before the object can be
- * found.
+ * Users call this function after the device has created an object, and before
+ * the object can be found.
  */
 void qrnic_number_await(struct qrnic_ib_dev *dev, const struct xarray *table,
 			u32 number)

@@ -505,9 +505,9 @@ void qrnic_unregister_event_handler(struct qrnic_dev *dev);
  * delivered.
  * @dev: the adapter
  *
- * Called after the caller has removed a queue pair from the table that qp_event
- * searches, and before the caller frees the queue pair. Returns early in the
- * fatal state, or after one second without an interrupt.
+ * To free a queue pair, the caller first removes it from the table that qp_event
+ * searches, and then calls this function. Returns early in the fatal state, or
+ * after one second without an interrupt.
  *
  * Context: Process context. Sleeps. Callbacks must not call this function.
  */
@@ -582,8 +582,8 @@ void qrnic_table_add(struct qrnic_table *table, dma_addr_t address);
  * @dev: the adapter
  * @table: table that no object uses any more
  *
- * Called after the object that uses the table has been destroyed, because the
- * device reads the page lists until then.
+ * The caller destroys the object that uses the table first, because the device
+ * reads the page lists until then.
  *
  * Context: Process context. Sleeps.
  */
@@ -790,7 +790,8 @@ void qrnic_sparse_unlink(struct qrnic_sparse_table *table,
  * @table: table that had the lists
  * @unlinked: lists from qrnic_sparse_unlink()
  *
- * Called after INVALIDATE_PAGES for the pages of the lists.
+ * The caller executes INVALIDATE_PAGES for the pages of the lists first, because
+ * the device may have cached the lists.
  *
  * Context: Process context. Sleeps, because it waits for callers of
  * qrnic_sparse_set().

@@ -32,7 +32,8 @@ void qrnic_tempo_frame(QrnicTempo *t, int64_t now);
  * @t: the state
  * @now: the time
  *
- * Called when there is no frame.
+ * Decides how the end waits. cable.c calls this function before an end without
+ * frames sleeps.
  *
  * Returns: true if the caller shall poll again instead of sleeping
  */

@@ -101,9 +101,9 @@ typedef struct QrnicWire {
      * more.
      */
     bool (*receive)(QrnicDevice *d);
-    /* Called before the device is left, or NULL */
+    /* Work of the wire at the beginning of qrnic_leave(), or NULL */
     void (*settle)(QrnicDevice *d);
-    /* Called when the device is reset, or NULL */
+    /* Reset of the wire, for each reset of the device, or NULL */
     void (*reset)(QrnicDevice *d);
     /*
      * For functions of an adapter with virtual functions: new receive filter,

@@ -97,14 +97,15 @@ bool qrnic_state_unplug(QrnicDevice *d);
  * qrnic_state_flush_begin:
  * @d: the device
  *
- * Called before the wire delivers buffered frames.
+ * Counts a delivery of frames that the wire buffers. work.c calls this function
+ * before the delivery, so that an unplug inside does not release the wire.
  */
 void qrnic_state_flush_begin(QrnicDevice *d);
 /**
  * qrnic_state_flush_end:
  * @d: the device
  *
- * Called after the wire has delivered buffered frames.
+ * Ends a delivery. work.c calls this function after each delivery.
  *
  * Returns: true if the caller releases the wire now
  */

@@ -56,7 +56,8 @@ void qrnic_stop_end(QrnicDevice *d);
  * qrnic_stop_leave:
  * @d: the device; the caller leaves it
  *
- * Called when the device is left.
+ * Forgets the work that ended. qrnic_leave() calls this function, after it has
+ * executed the deferred requests.
  */
 void qrnic_stop_leave(QrnicDevice *d);
 /**

@@ -227,8 +227,8 @@ static bool deliver(QrnicEswitch *sw, QrnicEswitchPort *to,
 
 /*
  * Delivers a frame that was removed from a queue. A port that calls
- * qrnic_eswitch_ready() inside the operation is not busy. A port that was reset
- * inside the operation has no further use for the frame.
+ * qrnic_eswitch_ready() inside the operation is not busy. If the operation
+ * resets the port, the frame is dropped, as all frames in its queues are.
  */
 static void deliver_from(QrnicEswitch *sw, QrnicEswitchPort *to,
                          QrnicEswitchQueue *q, QrnicEswitchFrame *f)

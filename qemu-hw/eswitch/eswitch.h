@@ -93,7 +93,10 @@ typedef struct QrnicEswitchConfig {
     bool spoof_check;           /* drop frames with another source address */
     bool trust;                 /* permit additional addresses, promiscuous */
     QrnicEswitchLink link;
-    /* rates of the frames that the function sends; 0: none */
+    /*
+     * Rates of the frames that the function sends; 0: none. No command of the
+     * device sets a minimum rate yet.
+     */
     uint32_t min_mbps, max_mbps;
 } QrnicEswitchConfig;
 
@@ -253,7 +256,8 @@ void qrnic_eswitch_run(QrnicEswitch *sw);
  * qrnic_eswitch_timer:
  * @sw: the switch
  *
- * Called when the deadline of ops.timer_arm() has passed.
+ * Requests a run, in which waiting senders are served. The owner calls this
+ * function when the deadline of ops.timer_arm() has passed.
  */
 void qrnic_eswitch_timer(QrnicEswitch *sw);
 

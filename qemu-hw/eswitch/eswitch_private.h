@@ -53,7 +53,7 @@
 #define QRNIC_ESWITCH_STEP_NS (QRNIC_ESWITCH_PATIENCE_NS / 4)
 
 typedef struct QrnicEswitchFrame {
-    unsigned users;             /* number of queues, and of running functions */
+    unsigned users;             /* references of queues and callers */
     unsigned len;
     uint8_t *data;              /* first byte, in room */
     uint8_t room[];             /* room for a tag, and the frame */
@@ -103,7 +103,7 @@ struct QrnicEswitchPort {
     /* As sender */
     QrnicEswitchQueue tx;
     bool stopped;               /* until ops.sender_ready() */
-    bool resumes;               /* its quantum is not used up */
+    bool resumes;               /* a part of its quantum is left */
     int64_t deficit;            /* work that the port may cause now */
     QrnicEswitchInbox *waits;   /* inbox without room, or NULL */
     QTAILQ_ENTRY(QrnicEswitchPort) next_waiting;
@@ -288,7 +288,8 @@ void qrnic_eswitch_forward(QrnicEswitch *sw, QrnicEswitchPort *to,
  * @sw: the switch
  * @to: a receiver
  *
- * Delivers or drops the first frame of the receiver. The classes take turns.
+ * Delivers or drops the first frame of the receiver. The classes are
+ * served alternately.
  *
  * Returns: the size of the frame, or 0 if the receiver is busy or has no frame
  */
@@ -324,7 +325,8 @@ void qrnic_eswitch_sender_reset(QrnicEswitchPort *p);
  * qrnic_eswitch_shares_changed:
  * @sw: the switch
  *
- * Called when a function was plugged, unplugged or configured.
+ * Finds the highest minimum rate of the plugged functions, from which their
+ * shares follow. eswitch.c calls this function after each change of a port.
  */
 void qrnic_eswitch_shares_changed(QrnicEswitch *sw);
 

@@ -38,7 +38,7 @@ static uint32_t share(uint32_t all, unsigned vfs, uint32_t needed)
     return MAX(all / vfs, MIN(all, needed));
 }
 
-/* Returns the same for a resource whose size is a power of two. */
+/* Returns the share of a resource whose size is a power of two. */
 static uint64_t share_pow2(uint64_t all, unsigned vfs, uint64_t needed)
 {
     return MAX(pow2floor(all / vfs), MIN(all, needed));
