@@ -144,6 +144,14 @@ TABLE = {
         Run("boot", edit=((" ... ", " -S -nodefaults -display none -monitor stdio "), ("00:01", "00:01 <<<quit")),
             reason="QEMU reads the options and stops at the monitor's prompt; tools/guest boots guests with the same options"),
     "qemu-system-x86_64-qrnic -device qrnic,help": Run("boot"),
+    # virtual-functions.md
+    "tools/guest --interactive --nic qrnic,vfs=4": Covered(
+        "tests/guest/jobs/63-virtual-functions.sh", "# guest: --guests 1 --nic qrnic,vfs=4",
+        "the suite guest boots such a guest; the other commands of the page run in a guest with the same card"),
+    "qemu-system-x86_64-qrnic -machine q35 ... -device pcie-root-port,id=port1,chassis=1 -netdev user,id=net "
+    "-device qrnic,bus=port1,netdev=net,vfs=4":
+        Run("boot", edit=((" ... ", " -S -nodefaults -display none -monitor stdio "), ("vfs=4", "vfs=4 <<<quit")),
+            reason="QEMU creates the card and stops at the monitor's prompt"),
     "tools/fetch-stock-qemu": Covered("tools/check-guest", '"$QRNIC_ROOT/tools/fetch-stock-qemu"',
                                       "the guest tests fetch this QEMU", shown=("fetch-stock-qemu: fetching Debian's QEMU #+ds-#~bpo#+# ... # s",)),
     "QRNIC_LINUX=newest tools/guest-build-modules": Covered(
@@ -295,5 +303,6 @@ TABLE = {
         Run("boot", before="printf 'true\\n' >job.sh", edit=(("--accel kvm", "--accel auto"),), reason="KVM only where it works; the device accepts ioeventfd without KVM"),
 }
 
-# The commands of guests run in one boot: all of a page in one shell, one after the other.
-GUEST_OPTIONS = ("--cpus", "2")
+# The commands of guests run in one boot: all of a page in one shell, one after the other. virtual-functions.md needs
+# the property vfs.
+GUEST_OPTIONS = ("--cpus", "2", "--nic", "qrnic,vfs=4")
