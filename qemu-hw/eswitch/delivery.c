@@ -182,6 +182,9 @@ bool qrnic_eswitch_is_full(const QrnicEswitch *sw, QrnicEswitchPort *to,
         patience->since = sw->waited_ns;
     } else if (q->count <= frames * 3 / 4 && q->bytes <= bytes * 3 / 4) {
         patience->full = false;
+        if (uplink) {
+            patience->slow_until = 0;
+        }
     }
     return patience->full;
 }

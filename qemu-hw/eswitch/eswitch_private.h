@@ -47,6 +47,12 @@
 #define QRNIC_ESWITCH_PATIENCE_NS (10 * MS)
 #define QRNIC_ESWITCH_SLOW_NS (1000 * MS)
 /*
+ * Both times for the uplink. A backend may pause longer than a function, and is
+ * not hostile, so the uplink is slow only until its queue has room.
+ */
+#define QRNIC_ESWITCH_UPLINK_PATIENCE_NS (100 * MS)
+#define QRNIC_ESWITCH_UPLINK_SLOW_NS (INT64_MAX / 2)
+/*
  * Longest time by which a run advances the time of waiting. A host that stops
  * all processes would otherwise make each full function slow.
  */

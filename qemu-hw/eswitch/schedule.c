@@ -161,22 +161,23 @@ static QrnicEswitchPort *scarce_receiver(QrnicEswitch *sw,
 
 /*
  * Returns true if the frame may wait for a receiver without room, and sets the
- * end of the wait. Frames wait for the uplink without limit, because port.c of
- * the device limits the wait of each function to 4 seconds.
+ * end of the wait. The wait for the uplink is limited, too, because frames to
+ * other functions wait behind the frame.
  */
 static bool is_patient(QrnicEswitch *sw, QrnicEswitchPort *from,
                        const QrnicEswitchPort *to, QrnicPatience *patience)
 {
-    if (qrnic_eswitch_is_uplink(to)) {
-        return true;
-    }
+    bool uplink = qrnic_eswitch_is_uplink(to);
+
     if (qrnic_patience_waits(patience, sw->waited_ns,
-                             QRNIC_ESWITCH_PATIENCE_NS)) {
+                             uplink ? QRNIC_ESWITCH_UPLINK_PATIENCE_NS :
+                                      QRNIC_ESWITCH_PATIENCE_NS)) {
         from->wait_until = sw->run_ns + QRNIC_ESWITCH_STEP_NS;
         return true;
     }
     if (qrnic_patience_exceeded(patience, sw->waited_ns,
-                                QRNIC_ESWITCH_SLOW_NS)) {
+                                uplink ? QRNIC_ESWITCH_UPLINK_SLOW_NS :
+                                         QRNIC_ESWITCH_SLOW_NS)) {
         trace_qrnic_eswitch_slow(sw->name, to->number);
     }
     return false;

@@ -13,6 +13,7 @@
 /* Manual, chapter "Virtual functions" */
 #define PATIENCE (10 * MS)
 #define SLOW (1000 * MS)
+#define UPLINK_PATIENCE (100 * MS)
 #define BURST (32 << 10)
 
 static bool send_size(World *w, unsigned from, uint64_t to, size_t len)
@@ -87,8 +88,8 @@ static void test_stop(void)
 }
 
 /*
- * Tests that no frame is lost, and no more frames are buffered than the limit,
- * if the uplink is busy for a long time.
+ * Tests that no frame is lost if the uplink pauses for less than its patience,
+ * and that the number of buffered frames is bounded.
  */
 static void test_uplink_busy(void)
 {
@@ -96,18 +97,60 @@ static void test_uplink_busy(void)
     unsigned sent = 0;
 
     w->keep = false;
-    world_room(w, UPLINK, 0);
-    for (unsigned i = 0; i < 50; i++) {
-        if (i == 0 || w->readies[VF(0)] == i) {
-            sent += fill(w, VF(0), STATION, 1000);
+    for (unsigned pause = 0; pause < 5; pause++) {
+        world_room(w, UPLINK, 0);
+        w->readies[VF(0)] = 1;
+        for (unsigned i = 0; i < 9; i++) {
+            if (w->readies[VF(0)]) {
+                w->readies[VF(0)] = 0;
+                sent += fill(w, VF(0), STATION, 1000);
+            }
+            world_pass(w, UPLINK_PATIENCE / 10);
         }
-        world_pass(w, 1000 * MS);
+        g_assert_cmpuint(sent - w->frames[UPLINK], <, 200);
+        world_room(w, UPLINK, UNLIMITED);
+        world_run(w);
+        g_assert_cmpuint(w->frames[UPLINK], ==, sent);
     }
-    g_assert_cmpuint(sent, <, 200);
+    g_assert_cmpuint(count(w, UPLINK, QRNIC_ESWITCH_RX_DROP_FULL), ==, 0);
+    world_free(w);
+}
+
+/*
+ * Tests that functions exchange frames while the uplink accepts nothing,
+ * although each of them also sends to the wire. The wait is the patience, once.
+ */
+static void test_uplink_blocked(void)
+{
+    World *w = world_new(VFS);
+    unsigned sent = 0;
+
+    w->keep = false;
+    world_room(w, UPLINK, 0);
+    fill(w, VF(0), STATION, 1000);
+    send_size(w, VF(0), ADDRESS(VF(1)), 64);
+    world_pass(w, UPLINK_PATIENCE / 2);
+    g_assert_cmpuint(w->frames[VF(1)], ==, 0);
+    world_pass(w, UPLINK_PATIENCE);
+    g_assert_cmpuint(w->frames[VF(1)], ==, 1);
+    for (unsigned i = 0; i < 5000; i++) {
+        send_size(w, VF(0), STATION, 1000);
+        send_size(w, VF(0), BROADCAST, 64);
+        sent += 2;
+        send_size(w, VF(0), ADDRESS(VF(1)), 64);
+        world_pass(w, MS);
+        g_assert_cmpuint(w->frames[VF(1)], ==, 1 + sent);
+    }
+    g_assert_cmpuint(count(w, UPLINK, QRNIC_ESWITCH_RX_DROP_FULL), >=, sent);
+    g_assert_cmpuint(count(w, VF(1), QRNIC_ESWITCH_RX_DROP_FULL), ==, 0);
+    /* With room again, frames wait for the uplink as before. */
     world_room(w, UPLINK, UNLIMITED);
     world_run(w);
-    g_assert_cmpuint(w->frames[UPLINK], ==, sent);
-    g_assert_cmpuint(count(w, UPLINK, QRNIC_ESWITCH_RX_DROP_FULL), ==, 0);
+    sent = count(w, UPLINK, QRNIC_ESWITCH_RX_DROP_FULL);
+    world_room(w, UPLINK, 0);
+    fill(w, VF(0), STATION, 1000);
+    world_pass(w, UPLINK_PATIENCE / 2);
+    g_assert_cmpuint(count(w, UPLINK, QRNIC_ESWITCH_RX_DROP_FULL), ==, sent);
     world_free(w);
 }
 
@@ -589,6 +632,7 @@ int main(int argc, char **argv)
     g_test_add_func("/eswitch/queue/order", test_order);
     g_test_add_func("/eswitch/queue/stop", test_stop);
     g_test_add_func("/eswitch/queue/uplink-busy", test_uplink_busy);
+    g_test_add_func("/eswitch/queue/uplink-blocked", test_uplink_blocked);
     g_test_add_func("/eswitch/queue/uplink-down", test_uplink_down);
     g_test_add_func("/eswitch/wait/patience", test_patience);
     g_test_add_func("/eswitch/wait/no-loss", test_no_loss);
