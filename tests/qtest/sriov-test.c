@@ -560,6 +560,53 @@ static void test_reset_stopped(void)
     device_stop(pf);
 }
 
+/* Resets the machine, and prepares the physical function again. */
+static void machine_reset(Device *pf)
+{
+    uint32_t bar[6];
+
+    for (unsigned i = 0; i < 6; i++) {
+        bar[i] = qpci_config_readl(pf->pci, PCI_BASE_ADDRESS_0 + 4 * i);
+    }
+    qtest_qmp_assert_success(pf->home, "{'execute': 'system_reset'}");
+    qtest_qmp_eventwait(pf->home, "RESET");
+    for (unsigned i = 0; i < 6; i++) {
+        qpci_config_writel(pf->pci, PCI_BASE_ADDRESS_0 + 4 * i, bar[i]);
+    }
+    vf_prepare(pf);
+}
+
+/*
+ * Tests that a function that a reset of the machine has disabled receives no
+ * frames: frames to its address go to the wire.
+ */
+static void test_reset_machine(void)
+{
+    Device *pf = pf_start(), *vf;
+    QrnicQpAttr attr = qp_default_attr();
+    uint8_t frame[9200], mac[6];
+    Function f;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 2);
+    stl_le_p(mac, reg_read(vf, QRNIC_REG_MAC_LO));
+    stw_le_p(mac + 4, reg_read(vf, QRNIC_REG_MAC_HI));
+    g_assert_true(vf_query(pf, 2).state & QRNIC_VFS_ENABLED);
+    machine_reset(pf);
+    g_assert_false(vf_query(pf, 2).state & QRNIC_VFS_ENABLED);
+    function_start(&f, pf, 1);
+    memcpy(attr.av.dmac, mac, 6);
+    qp_connect(pf, &f.qp, &attr);
+    post_write(&f, 64);
+    wire_receive(pf, frame);
+    g_assert_cmpmem(frame, 6, mac, 6);
+    vf_close(vf);
+    device_stop(pf);
+}
+
 /* Tests that the switch applies VLAN and link of SET_VF, and counts. */
 static void test_applied(void)
 {
@@ -617,5 +664,6 @@ void add_sriov_tests(void)
     qtest_add_func("qrnic/sriov/config", test_config);
     qtest_add_func("qrnic/sriov/applied", test_applied);
     qtest_add_func("qrnic/sriov/reset-stopped", test_reset_stopped);
+    qtest_add_func("qrnic/sriov/reset-machine", test_reset_machine);
     qtest_add_func("qrnic/sriov/refused", test_refused);
 }

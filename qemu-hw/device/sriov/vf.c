@@ -45,6 +45,20 @@ static void vf_realize(PCIDevice *pci, Error **errp)
     qrnic_function_start(d);
 }
 
+/*
+ * Removes the port of a function that a reset of the bus has disabled. QEMU
+ * resets the virtual functions first, and disables them in the reset of the
+ * physical function, without a further reset.
+ */
+static void vf_reset_exit(Object *obj, ResetType type)
+{
+    QrnicDevice *d = QRNIC_FUNCTION(obj);
+
+    if (d->sriov && !PCI_DEVICE(obj)->enabled) {
+        qrnic_eswitch_unplug(d->sriov->eswitch, d->port);
+    }
+}
+
 static void vf_finalize(Object *obj)
 {
     qrnic_sriov_unref(QRNIC_FUNCTION(obj)->sriov);
@@ -56,6 +70,7 @@ static void vf_class_init(ObjectClass *klass, QrnicClassData *data)
     PCIDeviceClass *k = PCI_DEVICE_CLASS(klass);
 
     k->realize = vf_realize;
+    RESETTABLE_CLASS(klass)->phases.exit = vf_reset_exit;
     k->device_id = QRNIC_PCI_VF_DEVICE_ID;
     dc->desc = "virtual function of a qrnic";
     dc->user_creatable = false;
