@@ -59,6 +59,7 @@ const char *qrnic_eswitch_count_name(QrnicEswitchCount which)
         [QRNIC_ESWITCH_TX_DROP_RESET] = "tx_drop_reset",
         [QRNIC_ESWITCH_RX_DROP_LINK] = "rx_drop_link",
         [QRNIC_ESWITCH_RX_DROP_VLAN] = "rx_drop_vlan",
+        [QRNIC_ESWITCH_RX_DROP_OFF] = "rx_drop_off",
         [QRNIC_ESWITCH_RX_DROP_FULL] = "rx_drop_full",
         [QRNIC_ESWITCH_RX_DROP_RESET] = "rx_drop_reset",
     };
@@ -202,8 +203,8 @@ static void count_received(QrnicEswitchPort *to, const uint8_t *frame,
 }
 
 /*
- * Delivers a frame, without its tag if the VLAN of the port requires that.
- * Returns false if the port is busy.
+ * Delivers a frame, without its tag if the VLAN of the port requires that, or
+ * drops the frame if the port is off. Returns false if the port is busy.
  */
 static bool deliver(QrnicEswitch *sw, QrnicEswitchPort *to,
                     const QrnicEswitchFrame *f)
@@ -211,6 +212,7 @@ static bool deliver(QrnicEswitch *sw, QrnicEswitchPort *to,
     uint8_t untagged[QRNIC_ESWITCH_FRAME_MAX];
     const uint8_t *frame = f->data;
     size_t len = f->len;
+    QrnicEswitchDelivery done;
 
     if (to->config.vlan) {
         len -= QRNIC_ESWITCH_TAG;
@@ -220,8 +222,13 @@ static bool deliver(QrnicEswitch *sw, QrnicEswitchPort *to,
                len - QRNIC_ESWITCH_TYPE);
         frame = untagged;
     }
-    if (!sw->ops.deliver(sw->opaque, to->number, frame, len)) {
+    done = sw->ops.deliver(sw->opaque, to->number, frame, len);
+    if (done == QRNIC_ESWITCH_BUSY) {
         return false;
+    }
+    if (done == QRNIC_ESWITCH_OFF) {
+        qrnic_eswitch_drop(sw, to, QRNIC_ESWITCH_RX_DROP_OFF, len);
+        return true;
     }
     trace_qrnic_eswitch_deliver(sw->name, to->number, len);
     count_received(to, frame, len);

@@ -34,15 +34,23 @@
 /* Maximum number of addresses in the filter of a function */
 #define QRNIC_ESWITCH_ADDRESSES 256
 
+/* Result of the operation deliver() */
+typedef enum QrnicEswitchDelivery {
+    /*
+     * The port is busy. The switch buffers the frame, and delivers no frame to
+     * this port until qrnic_eswitch_ready() is called.
+     */
+    QRNIC_ESWITCH_BUSY,
+    QRNIC_ESWITCH_DELIVERED,
+    /* The function is off: without power or DMA. The frame is dropped. */
+    QRNIC_ESWITCH_OFF,
+} QrnicEswitchDelivery;
+
 /* Operations of the owner; all are required */
 typedef struct QrnicEswitchOps {
-    /*
-     * Delivers a frame to a port. Returns false if the port is busy. Then the
-     * switch buffers the frame, and delivers no frame to this port until
-     * qrnic_eswitch_ready() is called.
-     */
-    bool (*deliver)(void *opaque, unsigned port, const uint8_t *frame,
-                    size_t len);
+    /* Delivers a frame to a port. */
+    QrnicEswitchDelivery (*deliver)(void *opaque, unsigned port,
+                                    const uint8_t *frame, size_t len);
 
     /*
      * Notifies a sender, which qrnic_eswitch_send() has stopped, that it may
@@ -151,6 +159,7 @@ typedef enum QrnicEswitchCount {
     QRNIC_ESWITCH_TX_DROP_RESET,    /* queued when the function was reset */
     QRNIC_ESWITCH_RX_DROP_LINK,     /* the link of the receiver is down */
     QRNIC_ESWITCH_RX_DROP_VLAN,     /* to its address in another VLAN */
+    QRNIC_ESWITCH_RX_DROP_OFF,      /* the receiver is off */
     QRNIC_ESWITCH_RX_DROP_FULL,     /* the queue of the receiver is full */
     QRNIC_ESWITCH_RX_DROP_RESET,    /* queued when the function was reset */
     QRNIC_ESWITCH_NUM_COUNTS

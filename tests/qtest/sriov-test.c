@@ -607,6 +607,32 @@ static void test_reset_machine(void)
     device_stop(pf);
 }
 
+/* Tests that frames for a function without bus mastering count as dropped. */
+static void test_no_master(void)
+{
+    Device *pf = pf_start(), *vf;
+    QrnicVfAttr attr;
+    Function f[2];
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 1);
+    function_start(&f[0], pf, 1);
+    function_start(&f[1], vf, 2);
+    function_connect(&f[0], &f[1]);
+    qpci_config_writew(vf->pci, PCI_COMMAND, PCI_COMMAND_MEMORY);
+    post_write(&f[0], 64);
+    settle(pf);
+    attr = vf_query(pf, 1);
+    g_assert_cmpuint(attr.rx_frames, ==, 0);
+    g_assert_cmpuint(attr.rx_bytes, ==, 0);
+    g_assert_cmpuint(attr.rx_dropped, ==, 1);
+    vf_close(vf);
+    device_stop(pf);
+}
+
 /* Tests that the switch applies VLAN and link of SET_VF, and counts. */
 static void test_applied(void)
 {
@@ -665,5 +691,6 @@ void add_sriov_tests(void)
     qtest_add_func("qrnic/sriov/applied", test_applied);
     qtest_add_func("qrnic/sriov/reset-stopped", test_reset_stopped);
     qtest_add_func("qrnic/sriov/reset-machine", test_reset_machine);
+    qtest_add_func("qrnic/sriov/no-master", test_no_master);
     qtest_add_func("qrnic/sriov/refused", test_refused);
 }

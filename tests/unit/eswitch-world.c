@@ -10,8 +10,8 @@
 
 /* Operations of the switch */
 
-static bool op_deliver(void *opaque, unsigned port, const uint8_t *data,
-                       size_t len)
+static QrnicEswitchDelivery op_deliver(void *opaque, unsigned port,
+                                       const uint8_t *data, size_t len)
 {
     World *w = opaque;
 
@@ -19,11 +19,14 @@ static bool op_deliver(void *opaque, unsigned port, const uint8_t *data,
     g_assert_false(w->busy[port]);
     w->deliveries++;
     if (w->inside && !w->inside(w, port)) {
-        return false;
+        return QRNIC_ESWITCH_BUSY;
+    }
+    if (w->off[port]) {
+        return QRNIC_ESWITCH_OFF;
     }
     if (!w->room[port]) {
         w->busy[port] = true;
-        return false;
+        return QRNIC_ESWITCH_BUSY;
     }
     w->room[port] -= w->room[port] != UNLIMITED;
     w->frames[port]++;
@@ -35,7 +38,7 @@ static bool op_deliver(void *opaque, unsigned port, const uint8_t *data,
         memcpy(f->data, data, len);
         g_queue_push_tail(&w->received[port], f);
     }
-    return true;
+    return QRNIC_ESWITCH_DELIVERED;
 }
 
 static void op_sender_ready(void *opaque, unsigned port)

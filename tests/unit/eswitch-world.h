@@ -45,6 +45,7 @@ struct World {
     bool keep;                      /* record the frames, not only numbers */
     unsigned room[PORTS];           /* frames until the port is busy */
     bool busy[PORTS];
+    bool off[PORTS];                /* the port drops all frames */
     unsigned readies[PORTS], links[PORTS];
     bool up[PORTS];
     /*

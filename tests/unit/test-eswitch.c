@@ -709,6 +709,25 @@ static void test_inside_reset(void)
     world_free(w);
 }
 
+/* Tests that a frame that a function drops is not counted as delivered. */
+static void test_off(void)
+{
+    World *w = world_new(VFS);
+
+    w->off[VF(0)] = true;
+    for (unsigned i = 0; i < 3; i++) {
+        send_now(w, VF(1), ADDRESS(VF(0)), ADDRESS(VF(1)));
+    }
+    g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_DROP_OFF), ==, 3);
+    g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_FRAMES), ==, 0);
+    g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_BYTES), ==, 0);
+    w->off[VF(0)] = false;
+    send_now(w, VF(1), ADDRESS(VF(0)), ADDRESS(VF(1)));
+    expect_ports(w, bit(VF(0)), false);
+    g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_FRAMES), ==, 1);
+    world_free(w);
+}
+
 static bool inside_unplug(World *w, unsigned port)
 {
     qrnic_eswitch_unplug(w->sw, VF(2));
@@ -804,6 +823,7 @@ int main(int argc, char **argv)
     g_test_add_func("/eswitch/reset", test_reset);
     g_test_add_func("/eswitch/reset-stopped", test_reset_stopped);
     g_test_add_func("/eswitch/unplug", test_unplug);
+    g_test_add_func("/eswitch/off", test_off);
     g_test_add_func("/eswitch/inside-send", test_inside_send);
     g_test_add_func("/eswitch/inside-reset", test_inside_reset);
     g_test_add_func("/eswitch/inside-unplug", test_inside_unplug);

@@ -68,31 +68,32 @@ static void function_receive(QrnicDevice *d, const uint8_t *frame, size_t len)
     object_unref(OBJECT(d));
 }
 
-static bool deliver(void *opaque, unsigned port, const uint8_t *frame,
-                    size_t len)
+static QrnicEswitchDelivery deliver(void *opaque, unsigned port,
+                                    const uint8_t *frame, size_t len)
 {
     QrnicSriov *s = opaque;
     QrnicDevice *d = s->function[port];
 
     if (port == QRNIC_ESWITCH_UPLINK) {
-        return qrnic_uplink_send(s, frame, len);
+        return qrnic_uplink_send(s, frame, len) ? QRNIC_ESWITCH_DELIVERED :
+                                                  QRNIC_ESWITCH_BUSY;
     }
     if (!d || qrnic_takes_no_frame(d)) {
-        return true;
+        return QRNIC_ESWITCH_OFF;
     }
     if (qrnic_engine_frames_taken(d->engine)) {
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
         qrnic_kick(d);
-        return false;
+        return QRNIC_ESWITCH_BUSY;
     }
     /* The function may be entered, because its interrupt may run the switch. */
     if (!d->vm_running || !qrnic_port_can_receive(d) || !qrnic_enter(d)) {
         trace_qrnic_waits(d->name, "frame");
         qrnic_pending_add(d, QRNIC_PENDING_RECEIVE);
-        return false;
+        return QRNIC_ESWITCH_BUSY;
     }
     function_receive(d, frame, len);
-    return true;
+    return QRNIC_ESWITCH_DELIVERED;
 }
 
 static void sender_ready(void *opaque, unsigned port)
@@ -165,8 +166,14 @@ static void switch_bh(void *opaque)
     s->running = true;
     for (unsigned port = QRNIC_ESWITCH_PF; port < QRNIC_ESWITCH_PORTS_MAX;
          port++) {
-        if (s->function[port]) {
-            qrnic_engine_take_frames(s->function[port]->engine);
+        QrnicDevice *d = s->function[port];
+
+        /*
+         * The budget of a function that is entered belongs to the run below
+         * this call. An entered function accepts no frame in this run.
+         */
+        if (d && d->state == QRNIC_DEVICE_IDLE) {
+            qrnic_engine_take_frames(d->engine);
         }
     }
     if (s->timer_due) {
