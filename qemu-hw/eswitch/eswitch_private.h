@@ -91,6 +91,8 @@ typedef struct QrnicEswitchPort QrnicEswitchPort;
 typedef struct QrnicEswitchInbox {
     QrnicEswitchQueue queue;
     QrnicPatience patience;
+    /* time that the wire has waited since window_start, while it was shared */
+    int64_t wire_waited, window_start;
     QTAILQ_HEAD(, QrnicEswitchPort) waiting;
 } QrnicEswitchInbox;
 
@@ -114,6 +116,7 @@ struct QrnicEswitchPort {
     QrnicEswitchInbox *waits;   /* inbox without room, or NULL */
     QTAILQ_ENTRY(QrnicEswitchPort) next_waiting;
     int64_t wait_until;         /* end of its wait, or QRNIC_ESWITCH_NEVER */
+    int64_t charged_at;         /* end of the wait that was charged already */
     /* Token bucket: time at which it is full, and remainder of a division */
     int64_t full_at;
     uint32_t rest;
@@ -122,6 +125,7 @@ struct QrnicEswitchPort {
     QrnicEswitchInbox rx[QRNIC_ESWITCH_NUM_CLASSES];
     unsigned next;              /* class that is served next */
     bool busy;
+    int64_t wire_at;            /* time after its last unicast of the wire */
     uint32_t readies;           /* number of calls of qrnic_eswitch_ready() */
     uint32_t resets;            /* number of resets */
 };

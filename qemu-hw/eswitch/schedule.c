@@ -184,6 +184,50 @@ static bool is_patient(QrnicEswitch *sw, QrnicEswitchPort *from,
 }
 
 /*
+ * Returns true if another function has received unicast frames of the wire
+ * during the last second.
+ */
+static bool wire_is_shared(const QrnicEswitch *sw, const QrnicEswitchInbox *of)
+{
+    for (unsigned i = QRNIC_ESWITCH_PF; i < sw->count; i++) {
+        const QrnicEswitchPort *p = &sw->port[i];
+
+        if (of != &p->rx[QRNIC_ESWITCH_OF_WIRE] && p->wire_at &&
+            sw->waited_ns < p->wire_at + QRNIC_ESWITCH_SLOW_NS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Charges the wait of the wire to the function for which its first frame
+ * waits. Otherwise a function that frees a part of its queue within each
+ * patience could delay the frames of all others again and again.
+ */
+static void charge_wait(QrnicEswitch *sw, QrnicEswitchPort *from)
+{
+    QrnicEswitchInbox *inbox = from->waits;
+    int64_t waited = sw->waited_ns - from->charged_at;
+
+    from->charged_at = sw->waited_ns;
+    if (!qrnic_eswitch_is_uplink(from) || !inbox ||
+        !wire_is_shared(sw, inbox)) {
+        return;
+    }
+    if (sw->waited_ns >= inbox->window_start + QRNIC_ESWITCH_SLOW_NS) {
+        inbox->window_start = sw->waited_ns - waited;
+        inbox->wire_waited = 0;
+    }
+    inbox->wire_waited += waited;
+    if (inbox->wire_waited >= QRNIC_ESWITCH_PATIENCE_NS) {
+        inbox->wire_waited = 0;
+        qrnic_patience_exceeded(&inbox->patience, sw->waited_ns,
+                                QRNIC_ESWITCH_SLOW_NS);
+    }
+}
+
+/*
  * Returns true if the frame must wait for room: the receiver has none, or other
  * senders have waited longer for the room that it has.
  */
@@ -193,6 +237,7 @@ static bool waits_for_room(QrnicEswitch *sw, QrnicEswitchPort *from,
     QrnicEswitchPort *to = scarce_receiver(sw, r);
     QrnicEswitchInbox *inbox = to ? &to->rx[class] : NULL;
 
+    charge_wait(sw, from);
     if (from->waits != inbox) {
         stop_waiting(from);
     }
@@ -263,6 +308,9 @@ static void forward(QrnicEswitch *sw, QrnicEswitchPort *from,
     rate_pay(from, sw->run_ns, f->len);
     if (from->config.vlan) {
         insert_tag(from, f);
+    }
+    if (qrnic_eswitch_is_uplink(from) && !(f->data[0] & 1)) {
+        qrnic_eswitch_first(sw, left)->wire_at = sw->waited_ns + 1;
     }
     for (; left; left &= left - 1) {
         qrnic_eswitch_forward(sw, qrnic_eswitch_first(sw, left), f, class);

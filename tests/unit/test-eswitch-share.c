@@ -609,6 +609,58 @@ static void test_share_slow(void)
     world_free(w);
 }
 
+/*
+ * Lets the wire send to two functions alternately, or only to the first, which
+ * frees a quarter of its queue every 4 ms. Returns the number of sent frames.
+ */
+static uint64_t paced(World *w, bool shared)
+{
+    uint64_t sent = 0;
+
+    w->keep = false;
+    world_room(w, VF(0), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        if (sent == 0 || w->readies[UPLINK]) {
+            w->readies[UPLINK] = 0;
+            for (bool more = true; more; sent++) {
+                more = send_size(w, UPLINK,
+                                 ADDRESS(VF(shared ? sent & 1 : 0)), 1000);
+            }
+        }
+        world_pass(w, MS);
+        if (i % 4 == 0) {
+            world_room(w, VF(0), 70);
+        }
+    }
+    return sent;
+}
+
+/*
+ * Tests that a function that frees its queue within each patience delays the
+ * wire by one patience in a second.
+ */
+static void test_share_paced(void)
+{
+    World *w = world_new(VFS);
+
+    paced(w, true);
+    g_assert_cmpuint(w->frames[VF(1)], >=, 128 * 1950);
+    world_free(w);
+}
+
+/* Tests that the wire waits for such a function that is its only receiver. */
+static void test_paced_alone(void)
+{
+    World *w = world_new(VFS);
+    uint64_t sent = paced(w, false);
+
+    g_assert_cmpuint(count(w, VF(0), QRNIC_ESWITCH_RX_DROP_FULL), ==, 0);
+    world_room(w, VF(0), UNLIMITED);
+    world_run(w);
+    g_assert_cmpuint(w->frames[VF(0)], ==, sent);
+    world_free(w);
+}
+
 /* Tests that a run has a bounded number of deliveries. */
 static void test_budget(void)
 {
@@ -647,6 +699,8 @@ int main(int argc, char **argv)
     g_test_add_func("/eswitch/share/wire", test_share_wire);
     g_test_add_func("/eswitch/share/receiver", test_share_receiver);
     g_test_add_func("/eswitch/share/slow", test_share_slow);
+    g_test_add_func("/eswitch/share/paced", test_share_paced);
+    g_test_add_func("/eswitch/share/paced-alone", test_paced_alone);
     g_test_add_func("/eswitch/share/budget", test_budget);
     return g_test_run();
 }
