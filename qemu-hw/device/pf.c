@@ -27,37 +27,54 @@
 #define ECAP_SERIAL 0x150
 
 /*
- * Warns if the prefetchable BARs exceed the window of the port above, which the
- * running guest has already set. An empty port has a window of 2 MiB, in which
- * the defaults fit. A device that is present from the start needs no warning,
- * because the firmware makes the window large enough.
+ * Warns if the BARs of one type exceed the window of the port above, which the
+ * running guest has already set. The BARs of virtual functions count, too.
  */
-static void check_window(QrnicDevice *d)
+static void check_window_of(QrnicPf *pf, PCIDevice *port, uint8_t type)
 {
-    const uint8_t type = PCI_BASE_ADDRESS_MEM_PREFETCH;
-    PCIDevice *pci = PCI_DEVICE(d);
-    PCIDevice *port = pci_bridge_get_device(pci_get_bus(pci));
-    uint64_t base, limit, window, needed = 0;
+    PCIDevice *pci = PCI_DEVICE(pf);
+    bool prefetchable = type & PCI_BASE_ADDRESS_MEM_PREFETCH;
+    uint64_t base = pci_bridge_get_base(port, type);
+    uint64_t limit = pci_bridge_get_limit(port, type);
+    uint64_t window = limit > base ? limit - base + 1 : 0;
+    uint64_t needed = pf->vfs ? qrnic_sriov_window(pf, prefetchable) : 0;
 
-    if (!DEVICE(d)->hotplugged || !port ||
-        !(pci_get_word(port->config + PCI_COMMAND) & PCI_COMMAND_MEMORY)) {
-        return;
-    }
     for (unsigned i = 0; i < PCI_NUM_REGIONS; i++) {
-        if (pci->io_regions[i].type & type) {
+        if ((pci->io_regions[i].type & PCI_BASE_ADDRESS_MEM_PREFETCH) == type) {
             needed += pci->io_regions[i].size;
         }
     }
-    base = pci_bridge_get_base(port, type);
-    limit = pci_bridge_get_limit(port, type);
-    window = limit > base ? limit - base + 1 : 0;
     if (window < needed) {
-        warn_report("qrnic '%s': properties 'doorbell-pages' and "
-                    "'device-memory-size' require %" PRIu64 " KiB of "
-                    "prefetchable address space, but its port has a window of "
-                    "%" PRIu64 " KiB: set pref64-reserve=%" PRIu64 "M of the "
-                    "pcie-root-port", d->name, needed / KiB, window / KiB,
+        warn_report("qrnic '%s': properties %s require %" PRIu64 " KiB of "
+                    "%s address space, but its port has a window of "
+                    "%" PRIu64 " KiB: set %s=%" PRIu64 "M of the "
+                    "pcie-root-port", pf->parent_obj.name,
+                    prefetchable ? "'doorbell-pages', 'device-memory-size' and "
+                    "'vfs'" : "'vfs'", needed / KiB,
+                    prefetchable ? "prefetchable" : "non-prefetchable",
+                    window / KiB,
+                    prefetchable ? "pref64-reserve" : "mem-reserve",
                     pow2ceil(DIV_ROUND_UP(needed, MiB)));
+    }
+}
+
+/*
+ * Checks both windows of the port above. An empty port has windows of 2 MiB, in
+ * which the defaults fit. A device that is present from the start needs no
+ * check, because the firmware makes the windows large enough. Without virtual
+ * functions, the non-prefetchable BARs fit in any window.
+ */
+static void check_window(QrnicPf *pf)
+{
+    PCIDevice *port = pci_bridge_get_device(pci_get_bus(PCI_DEVICE(pf)));
+
+    if (!DEVICE(pf)->hotplugged || !port ||
+        !(pci_get_word(port->config + PCI_COMMAND) & PCI_COMMAND_MEMORY)) {
+        return;
+    }
+    check_window_of(pf, port, PCI_BASE_ADDRESS_MEM_PREFETCH);
+    if (pf->vfs) {
+        check_window_of(pf, port, 0);
     }
 }
 
@@ -90,7 +107,7 @@ static void pf_realize(PCIDevice *pci, Error **errp)
         qrnic_net_init(pf);
     }
     qrnic_function_start(d);
-    check_window(d);
+    check_window(pf);
     if (pf->vfs && !qrnic_sriov_create_vfs(pf, errp)) {
         qrnic_function_exit(d);
     }

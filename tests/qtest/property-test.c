@@ -248,16 +248,22 @@ typedef struct HotPlug {
     const char *name;
     uint32_t window;            /* Prefetchable space in MiB */
     bool enabled;               /* True if the guest enables the window */
-    uint32_t doorbell_pages;    /* 0: the default */
+    uint32_t doorbell_pages;
+    uint32_t vfs;
     const char *advice;         /* Expected advice, or NULL: no warning */
 } HotPlug;
 
 static const HotPlug hot_plugs[] = {
-    { "default", 2, true, 0, NULL },
-    { "too-many-pages", 2, true, 512, "pref64-reserve=4M" },
-    { "enough-reserved", 4, true, 512, NULL },
-    { "no-window", 0, true, 0, "pref64-reserve=2M" },
-    { "before-firmware", 2, false, 512, NULL },
+    { "default", 2, true, 256, 0, NULL },
+    { "too-many-pages", 2, true, 512, 0, "pref64-reserve=4M" },
+    { "enough-reserved", 4, true, 512, 0, NULL },
+    { "no-window", 0, true, 256, 0, "pref64-reserve=2M" },
+    { "before-firmware", 2, false, 512, 0, NULL },
+    /* Each function has 128 KiB in BAR 2, and in BAR 4. */
+    { "functions", 2, true, 256, 7, "pref64-reserve=4M" },
+    { "functions-fit", 4, true, 256, 7, NULL },
+    /* Each of 64 functions has 80 KiB in BARs 0 and 1. */
+    { "many-functions", 16, true, 256, 63, "mem-reserve=8M" },
 };
 
 /* Tests a device that is plugged into a port whose window is too small. */
@@ -289,16 +295,13 @@ static void test_hot_plug(const void *data)
     qpci_config_writew(port, PCI_PREF_MEMORY_BASE, c->window ? 0xe000 : 0xfff0);
     qpci_config_writew(port, PCI_PREF_MEMORY_LIMIT,
                        c->window ? 0xe000 + (c->window - 1) * 16 : 0);
-    if (c->doorbell_pages) {
-        qtest_qmp_assert_success(qts, "{'execute': 'device_add', 'arguments': "
-                                 "{'driver': 'qrnic', 'id': 'late', 'bus': "
-                                 "'spare', 'doorbell-pages': %u}}",
-                                 c->doorbell_pages);
-    } else {
-        qtest_qmp_assert_success(qts, "{'execute': 'device_add', 'arguments': "
-                                 "{'driver': 'qrnic', 'id': 'late', 'bus': "
-                                 "'spare'}}");
-    }
+    /* The other window has 2 MiB, as firmware and Linux reserve. */
+    qpci_config_writew(port, PCI_MEMORY_BASE, 0xd000);
+    qpci_config_writew(port, PCI_MEMORY_LIMIT, 0xd010);
+    qtest_qmp_assert_success(qts, "{'execute': 'device_add', 'arguments': "
+                             "{'driver': 'qrnic', 'id': 'late', 'bus': "
+                             "'spare', 'doorbell-pages': %u, 'vfs': %u}}",
+                             c->doorbell_pages, c->vfs);
     g_free(port);
     qpci_free_pc(bus);
     qtest_quit(qts);

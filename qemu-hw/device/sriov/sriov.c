@@ -96,6 +96,21 @@ static void vf_bars_init(PCIDevice *pci, const QrnicConfig *c)
     }
 }
 
+uint64_t qrnic_sriov_window(const QrnicPf *pf, bool prefetchable)
+{
+    uint64_t bytes = QRNIC_BAR_CONTROL_SIZE + QRNIC_BAR_MSIX_SIZE;
+    QrnicConfig c;
+
+    if (prefetchable) {
+        qrnic_sriov_config_vf(pf->parent_obj.sriov, 0, &c);
+        bytes = (uint64_t)c.db_pages * QRNIC_DB_PAGE_SIZE;
+        if (c.capabilities & QRNIC_CAP_DEVICE_MEMORY) {
+            bytes += c.device_memory;
+        }
+    }
+    return bytes * pf->vfs;
+}
+
 bool qrnic_sriov_create_vfs(QrnicPf *pf, Error **errp)
 {
     PCIDevice *pci = PCI_DEVICE(pf);

@@ -73,6 +73,14 @@ bool qrnic_sriov_create_vfs(QrnicPf *pf, Error **errp);
  */
 void qrnic_sriov_config_vf(const QrnicSriov *s, unsigned number,
                            QrnicConfig *c);
+/**
+ * qrnic_sriov_window:
+ * @pf: the physical function, started
+ * @prefetchable: true: BARs 2 and 4, false: BARs 0 and 1
+ *
+ * Returns: the address space of the BARs of all virtual functions, in bytes
+ */
+uint64_t qrnic_sriov_window(const QrnicPf *pf, bool prefetchable);
 /* admin.c: called by the physical function, for virtual functions */
 
 /**
