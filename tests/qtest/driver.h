@@ -355,6 +355,13 @@ void rig_write_from_peer(Rig *r, uint32_t psn, uint64_t offset, uint8_t byte,
 void rig_expect_byte(Rig *r, uint64_t offset, uint8_t byte);
 /* Creates a key in the rig's PD. Returns the key. */
 uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx);
+/* Posts an RDMA write of data of the device's side to memory of the peer. */
+void rig_post_write(Rig *r, uint32_t key, uint64_t address, uint32_t length);
+/*
+ * Asserts that the next packet of the device is a whole RDMA write. All bytes
+ * of its payload are `byte`.
+ */
+void rig_expect_write(Rig *r, uint32_t psn, uint8_t byte, size_t length);
 /* Waits for the next CQE of the send CQ. opcode: compared only on success. */
 void rig_sent(Rig *r, unsigned status, unsigned opcode, unsigned syndrome);
 

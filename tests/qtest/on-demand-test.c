@@ -13,8 +13,6 @@
 #define PAGES 4u
 #define START 0x7f0000000000ull
 #define FAULT_VECTOR 2
-#define REMOTE_VA 0x5000ull
-#define REMOTE_KEY 0xabcdef12u
 
 /* The rig, and a region on demand without present pages */
 typedef struct Demand {
@@ -105,21 +103,7 @@ static void invalidate(Demand *x, uint64_t offset, uint64_t length)
 
 static void post_write(Demand *x, uint64_t offset, uint32_t length)
 {
-    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
-
-    wqe_remote(&w, REMOTE_VA, REMOTE_KEY);
-    wqe_data(&w, START + offset, length, x->key);
-    sq_post(x->r.d, &x->r.qp, &w);
-}
-
-static void expect_write(Demand *x, uint32_t psn, uint8_t byte, size_t length)
-{
-    PeerPacket p = peer_expect(x->r.d, RC_WRITE_ONLY, psn);
-
-    g_assert_cmpuint(p.length, ==, length);
-    for (size_t i = 0; i < length; i++) {
-        g_assert_cmphex(p.payload[i], ==, byte);
-    }
+    rig_post_write(&x->r, x->key, START + offset, length);
 }
 
 static void expect_status(Demand *x, Cq *cq, unsigned status, unsigned syndrome)
@@ -150,7 +134,7 @@ static void test_send(void)
     settle(x.r.d);
     wire_silent(x.r.d);
     answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 0);
-    expect_write(&x, SQ_PSN, 0x11, 200);
+    rig_expect_write(&x.r, SQ_PSN, 0x11, 200);
     peer_ack(x.r.d, &x.r.qp, SQ_PSN, AETH_ACK | 31, 1);
     expect_status(&x, &x.r.send_cq, QRNIC_WC_SUCCESS, 0);
 
@@ -158,7 +142,7 @@ static void test_send(void)
     invalidate(&x, PAGE, PAGE);
     entry_set(&x, 1, (x.pages + PAGE) | QRNIC_PAGE_PRESENT);
     post_write(&x, PAGE + 100, 200);
-    expect_write(&x, SQ_PSN + 1, 0x22, 200);
+    rig_expect_write(&x.r, SQ_PSN + 1, 0x22, 200);
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_PAGE_INVALIDATIONS), ==, 1);
     rig_stop(&x.r);
@@ -299,7 +283,7 @@ static void test_late_answer(void)
     qtest_memset(x.r.d->qts, x.pages, 0x33, PAGE);
     entry_set(&x, 1, x.pages | QRNIC_PAGE_PRESENT);
     answer(&x, QRNIC_CMD_RESUME_PAGE_FAULT, 0);
-    expect_write(&x, SQ_PSN, 0x33, 60);
+    rig_expect_write(&x.r, SQ_PSN, 0x33, 60);
     rig_stop(&x.r);
 }
 

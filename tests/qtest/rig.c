@@ -8,6 +8,10 @@
 #include "qemu/osdep.h"
 #include "driver.h"
 
+/* Memory of the peer that the device writes; the peer ignores both values. */
+#define PEER_VA 0x5000ull
+#define PEER_KEY 0xabcdef12u
+
 static void objects_create(Rig *r, uint8_t access, const QrnicQpAttr *attr)
 {
     Device *d = r->d;
@@ -118,6 +122,25 @@ uint32_t rig_key_create(const Rig *r, QrnicMkeyCtx ctx)
     qrnic_mkey_ctx_pack(raw, &ctx);
     return command_ok(r->d, QRNIC_CMD_CREATE_MKEY, 0, raw, sizeof(raw), NULL,
                       0) << 8 | ctx.variant;
+}
+
+void rig_post_write(Rig *r, uint32_t key, uint64_t address, uint32_t length)
+{
+    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
+
+    wqe_remote(&w, PEER_VA, PEER_KEY);
+    wqe_data(&w, address, length, key);
+    sq_post(r->d, &r->qp, &w);
+}
+
+void rig_expect_write(Rig *r, uint32_t psn, uint8_t byte, size_t length)
+{
+    PeerPacket p = peer_expect(r->d, RC_WRITE_ONLY, psn);
+
+    g_assert_cmpuint(p.length, ==, length);
+    for (size_t i = 0; i < length; i++) {
+        g_assert_cmphex(p.payload[i], ==, byte);
+    }
 }
 
 void rig_sent(Rig *r, unsigned status, unsigned opcode, unsigned syndrome)

@@ -32,8 +32,6 @@
 #define PASID 7u
 #define DEVFN QPCI_DEVFN(5, 0)
 #define FAULT_VECTOR 2
-#define REMOTE_VA 0x5000ull
-#define REMOTE_KEY 0xabcdef12u
 
 /* Extended capabilities of the device */
 #define PASID_CAP 0x1d0
@@ -191,30 +189,7 @@ static void process_start(Process *x)
 
 static void post_write(Process *x, uint64_t offset, uint32_t length)
 {
-    Wqe w = wqe_begin(QRNIC_WQE_RDMA_WRITE, QRNIC_WQEF_SIGNALED);
-
-    wqe_remote(&w, REMOTE_VA, REMOTE_KEY);
-    wqe_data(&w, START + offset, length, x->key);
-    sq_post(x->r.d, &x->r.qp, &w);
-}
-
-static void expect_write(Process *x, uint32_t psn, uint8_t byte, size_t length)
-{
-    PeerPacket p = peer_expect(x->r.d, RC_WRITE_ONLY, psn);
-
-    g_assert_cmpuint(p.length, ==, length);
-    for (size_t i = 0; i < length; i++) {
-        g_assert_cmphex(p.payload[i], ==, byte);
-    }
-}
-
-static void expect_dma_error(Process *x)
-{
-    QrnicCqe c;
-
-    cq_wait(x->r.d, &x->r.send_cq, &c);
-    g_assert_cmpstr(qrnic_wc_status_name(c.status), ==, "LOC_PROT_ERR");
-    g_assert_cmpuint(c.syndrome, ==, QRNIC_SYN_DMA);
+    rig_post_write(&x->r, x->key, START + offset, length);
 }
 
 /* Asserts the next page fault, and that it names the process. */
@@ -259,10 +234,10 @@ static void test_send(void)
     capabilities_enable(&x, true, true);
     page_set(&x, 1, x.pages | PTE_READ);
     post_write(&x, PAGE + 100, 200);
-    expect_write(&x, SQ_PSN, 0x11, 200);
+    rig_expect_write(&x.r, SQ_PSN, 0x11, 200);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_ATC_MISSES), ==, 1);
     post_write(&x, PAGE + 100, 200);
-    expect_write(&x, SQ_PSN + 1, 0x11, 200);
+    rig_expect_write(&x.r, SQ_PSN + 1, 0x11, 200);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_ATC_MISSES), ==, 1);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_ATC_HITS), ==, 1);
 
@@ -270,7 +245,7 @@ static void test_send(void)
     page_invalidate(&x, 1);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_ATC_INVALIDATIONS_PAGES), ==, 1);
     post_write(&x, PAGE + 100, 200);
-    expect_write(&x, SQ_PSN + 2, 0x22, 200);
+    rig_expect_write(&x.r, SQ_PSN + 2, 0x22, 200);
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_ATC_MISSES), ==, 2);
     rig_stop(&x.r);
 }
@@ -287,7 +262,7 @@ static void test_absent(void)
     wire_silent(x.r.d);
     page_set(&x, 2, (x.pages + 2 * PAGE) | PTE_READ);
     resume(&x, 0);
-    expect_write(&x, SQ_PSN, 0x33, 100);
+    rig_expect_write(&x.r, SQ_PSN, 0x33, 100);
     rig_stop(&x.r);
 }
 
@@ -338,7 +313,7 @@ static void disabled(bool pasid, bool ats)
     page_set(&x, 0, x.pages | PTE_ALL);
     capabilities_enable(&x, true, true);
     post_write(&x, 0, 100);
-    expect_write(&x, SQ_PSN, 0x11, 100);
+    rig_expect_write(&x.r, SQ_PSN, 0x11, 100);
     capabilities_enable(&x, pasid, ats);
     g_assert_cmpuint(counter(x.r.d, QRNIC_COUNTER_ATC_INVALIDATIONS_ALL), ==,
                      1);
@@ -346,7 +321,7 @@ static void disabled(bool pasid, bool ats)
     cq_wait(x.r.d, &x.r.send_cq, &c);
     g_assert_cmpint(c.status, ==, QRNIC_WC_SUCCESS);
     post_write(&x, 0, 100);
-    expect_dma_error(&x);
+    rig_sent(&x.r, QRNIC_WC_LOC_PROT_ERR, 0, QRNIC_SYN_DMA);
     rig_stop(&x.r);
 }
 
@@ -369,7 +344,7 @@ static void test_wide_pasid(void)
         .length = PAGES * PAGE, .table.root = VA, .pasid = 1 << 12,
     });
     post_write(&x, 0, 100);
-    expect_dma_error(&x);
+    rig_sent(&x.r, QRNIC_WC_LOC_PROT_ERR, 0, QRNIC_SYN_DMA);
     rig_stop(&x.r);
 }
 
@@ -395,7 +370,7 @@ static void test_capabilities(void)
     page_set(&x, 0, x.pages | PTE_ALL);
     capabilities_enable(&x, true, true);
     post_write(&x, 0, 100);
-    expect_write(&x, SQ_PSN, 0x11, 100);
+    rig_expect_write(&x.r, SQ_PSN, 0x11, 100);
     exp = qpci_find_capability(d->pci, PCI_CAP_ID_EXP, 0);
     qpci_config_writew(d->pci, exp + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
     g_assert_cmphex(qtest_readw(d->qts, config_address(d, DEVFN, PASID_CAP +
