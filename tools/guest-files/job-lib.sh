@@ -50,9 +50,29 @@ nic_up() {
     esac
 }
 
+# vf_setup: enables virtual function 0 of each qrnic, and replaces the adapter by this function in the launcher's list. The
+# functions below then set up and find the virtual function. The adapter itself loses its RDMA device, because programs
+# use the first one. /run/nics keeps the list of adapters, because jobs repeat nic_setup.
+vf_setup() {
+    local index kind mac rest device part
+    [ -e /run/nics ] || cp /etc/qrnic/nics /run/nics
+    while read -r index kind mac rest; do
+        if [ "$kind" = qrnic ] && wait_until 20 netdev_of "$mac"; then
+            device=/sys/class/net/$(netdev_of "$mac")/device
+            for part in "$device"/qrnic.*; do
+                [ ! -e "$part/driver" ] || echo "${part##*/}" >"$part/driver/unbind"
+            done
+            echo 1 >"$device/sriov_numvfs" && wait_until 20 [ -d "$device/virtfn0/net" ] &&
+                read -r mac <"$(echo "$device"/virtfn0/net/*/address)"
+        fi
+        echo "$index $kind $mac $rest"
+    done </run/nics >/etc/qrnic/nics
+}
+
 # nic_setup: brings up all interfaces of the launcher's list.
 nic_setup() {
     local index kind mac ip4 ip6 mtu netdev
+    [ "${QRNIC_VF:-no}" = no ] || vf_setup
     while read -r index kind mac ip4 ip6 mtu; do
         [ -n "$index" ] || continue
         # A qrnic without driver has no interface, so that waiting for it would be useless.
