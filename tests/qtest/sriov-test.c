@@ -668,6 +668,195 @@ static void test_applied(void)
     device_stop(pf);
 }
 
+/* Hostile virtual functions */
+
+/* Another address for the BARs of virtual functions */
+#define VF_MOVED 0xd8000000u
+#define HOSTILE_STEPS 600
+#define HOSTILE_MEMORY 0x10000
+
+/* Returns a number below a limit, the same one in each run. */
+static uint32_t any(GRand *rand, uint32_t limit)
+{
+    return g_rand_int_range(rand, 0, limit);
+}
+
+static void vf_reset(Device *pf, unsigned devfn)
+{
+    uint8_t exp = qpci_find_capability(pf->pci, PCI_CAP_ID_EXP, 0);
+
+    qtest_writew(pf->qts, config_address(pf, devfn, exp + PCI_EXP_DEVCTL),
+                 PCI_EXP_DEVCTL_BCR_FLR);
+}
+
+/*
+ * Performs a random access to a BAR of a virtual function, to its configuration
+ * space, or to the SR-IOV capability. All addresses for DMA are in the memory
+ * of the virtual function or beyond the memory of the machine.
+ */
+static void hostile_step(Device *pf, GRand *rand)
+{
+    static const uint16_t commands[] = {
+        0, PCI_COMMAND_MEMORY, PCI_COMMAND_MASTER,
+        PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER,
+        PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER,
+    };
+    unsigned number = any(rand, VFS), devfn = pf->devfn + 1 + number;
+    uint32_t value = VF_FREE(number) + any(rand, HOSTILE_MEMORY);
+    uint32_t pages = 256 / VFS * QRNIC_DB_PAGE_SIZE;
+    QTestState *qts = pf->qts;
+
+    switch (any(rand, 12)) {
+    case 0 ... 3:
+        qtest_writel(qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
+                     4 * any(rand, 32), any(rand, 2) ? value : value & 0xf);
+        break;
+    case 4: case 5:
+        qtest_writeq(qts, VF_DOORBELLS + number * pages + 8 * any(rand, 512),
+                     (uint64_t)g_rand_int(rand) << 32 | any(rand, 256));
+        break;
+    case 6:
+        qtest_writel(qts, VF_MSIX + number * QRNIC_BAR_MSIX_SIZE +
+                     4 * any(rand, 64), any(rand, 2) ? value : 0);
+        break;
+    case 7:
+        qtest_writew(qts, config_address(pf, devfn, PCI_COMMAND),
+                     commands[any(rand, ARRAY_SIZE(commands))]);
+        break;
+    case 8:
+        vf_reset(pf, devfn);
+        break;
+    case 9:
+        sriov_writew(pf, PCI_SRIOV_NUM_VF, any(rand, 2 * VFS));
+        break;
+    case 10:
+        sriov_writew(pf, PCI_SRIOV_CTRL, any(rand, 4) ?
+                     PCI_SRIOV_CTRL_VFE | PCI_SRIOV_CTRL_MSE :
+                     any(rand, 2) * PCI_SRIOV_CTRL_VFE);
+        break;
+    case 11:
+        sriov_writel(pf, PCI_SRIOV_BAR, any(rand, 4) ? VF_CONTROL : VF_MOVED);
+        break;
+    }
+}
+
+/*
+ * Tests that hostile virtual functions change nothing of the physical function,
+ * and that a virtual function works after them.
+ */
+static void test_hostile(void)
+{
+    Device *pf = pf_start(), *vf;
+    g_autoptr(GRand) rand = g_rand_new_with_seed(1);
+    g_autofree uint8_t *before = g_malloc(0x4000), *after = g_malloc(0x4000);
+    Function f, of_vf;
+    QrnicVfAttr attr;
+
+    if (!pf) {
+        return;
+    }
+    for (unsigned i = 0; i < VFS * HOSTILE_MEMORY; i += 4) {
+        qtest_writel(pf->qts, VF_FREE(i / HOSTILE_MEMORY) + i % HOSTILE_MEMORY,
+                     g_rand_int(rand));
+    }
+    function_start(&f, pf, 1);
+    reg_write(pf, QRNIC_REG_SCRATCH, 0x11111111);
+    for (unsigned i = 0; i < 0x4000; i++) {
+        before[i] = i * 7 >> 2;
+    }
+    qtest_memwrite(pf->qts, f.mr.memory, before, 0x4000);
+    vfs_enable(pf, VFS);
+    for (unsigned i = 0; i < HOSTILE_STEPS; i++) {
+        hostile_step(pf, rand);
+        if (i % 16 == 0) {
+            g_assert_cmphex(reg_read(pf, QRNIC_REG_SCRATCH), ==, 0x11111111);
+        }
+    }
+    settle(pf);
+    qtest_memread(pf->qts, f.mr.memory, after, 0x4000);
+    g_assert_cmpmem(before, 0x4000, after, 0x4000);
+    expect_mac(pf, 0x52);
+    g_assert_cmpuint(counter(pf, QRNIC_COUNTER_GUEST_ERRORS), ==, 0);
+    attr = vf_query(pf, 1);
+    g_assert_cmpmem(attr.mac, 6, "\x5a\x54\x00\x12\x34\x56", 6);
+    g_assert_cmpuint(attr.flags | attr.vlan | attr.max_rate, ==, 0);
+
+    sriov_writew(pf, PCI_SRIOV_CTRL, 0);
+    qtest_memset(pf->qts, VF_FREE(1), 0, HOSTILE_MEMORY);
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 1);
+    function_start(&of_vf, vf, 2);
+    function_connect(&f, &of_vf);
+    function_connect(&of_vf, &f);
+    transfer(&f, &of_vf, 17);
+    transfer(&of_vf, &f, 19);
+    vf_close(vf);
+    device_stop(pf);
+}
+
+/* Tests that the spoof check drops RDMA frames with a forged address. */
+static void test_spoofed(void)
+{
+    Device *pf = pf_start(), *vf;
+    uint8_t raw[QRNIC_GID_ENTRY_BYTES];
+    QrnicGidEntry entry = { .flags = QRNIC_GID_VALID };
+    QrnicVfAttr attr;
+    Function f;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    vf_set(pf, 0, &(QrnicVfCtx) { .flags = QRNIC_VFF_SPOOF_CHECK });
+    vf = vf_open(pf, 0);
+    function_start(&f, vf, 1);
+    memcpy(entry.gid, f.gid, 16);
+    memcpy(entry.mac, OUR_MAC, 6);
+    qrnic_gid_entry_pack(raw, &entry);
+    command_ok(vf, QRNIC_CMD_SET_GID, 0, raw, sizeof(raw), NULL, 0);
+    qp_connect(vf, &f.qp, NULL);
+    post_write(&f, 64);
+    settle(vf);
+    wire_silent(pf);
+    attr = vf_query(pf, 0);
+    g_assert_cmpuint(attr.tx_spoofed, ==, 1);
+    g_assert_cmpuint(attr.tx_frames, ==, 0);
+    vf_close(vf);
+    device_stop(pf);
+}
+
+/*
+ * Tests that a function that is disabled while it waits for an acknowledgement
+ * sends no frame, completion or interrupt afterwards.
+ */
+static void test_disabled_silent(void)
+{
+    Device *pf = pf_start(), *vf;
+    uint8_t frame[9200];
+    QrnicCqe cqe;
+    Function f;
+
+    if (!pf) {
+        return;
+    }
+    vfs_enable(pf, VFS);
+    vf = vf_open(pf, 0);
+    function_start(&f, vf, 1);
+    qp_connect(vf, &f.qp, NULL);
+    eq_arm(vf, &f.eq);
+    cq_arm(vf, &f.cq, false);
+    post_write(&f, 64);
+    wire_receive(pf, frame);
+    sriov_writew(pf, PCI_SRIOV_CTRL, 0);
+    clock_step(pf, 60ll * NANOSECONDS_PER_SECOND);
+    settle(pf);
+    wire_silent(pf);
+    g_assert_false(cq_poll(vf, &f.cq, &cqe));
+    g_assert_false(interrupt_taken(vf, 1));
+    vf_close(vf);
+    device_stop(pf);
+}
+
 /* Tests the errors of the property. */
 static void test_refused(void)
 {
@@ -692,5 +881,8 @@ void add_sriov_tests(void)
     qtest_add_func("qrnic/sriov/reset-stopped", test_reset_stopped);
     qtest_add_func("qrnic/sriov/reset-machine", test_reset_machine);
     qtest_add_func("qrnic/sriov/no-master", test_no_master);
+    qtest_add_func("qrnic/sriov/hostile", test_hostile);
+    qtest_add_func("qrnic/sriov/spoofed", test_spoofed);
+    qtest_add_func("qrnic/sriov/disabled-silent", test_disabled_silent);
     qtest_add_func("qrnic/sriov/refused", test_refused);
 }
