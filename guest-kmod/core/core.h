@@ -417,6 +417,7 @@ void qrnic_fatal_init(struct qrnic_core *core);
 const char *qrnic_health_cause(u32 health);
 void qrnic_crash_read(struct qrnic_core *core, struct qrnic_crash *crash);
 void qrnic_health_check(struct qrnic_core *core);
+bool qrnic_config_absent(struct qrnic_core *core);
 void qrnic_health_start(struct qrnic_core *core);
 void qrnic_health_stop(struct qrnic_core *core);
 

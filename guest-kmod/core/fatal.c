@@ -54,10 +54,12 @@ EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
 /*
  * Returns true if the function does not respond to configuration requests. A
- * virtual function does not while its physical function is being reset. The
- * registers of the virtual function may read as 0 or as all ones then.
+ * virtual function does not while it is disabled, for example because its
+ * physical function is being reset. The registers of the virtual function may
+ * read as 0 or as all ones then. pci_device_is_present() is no help, because it
+ * checks the physical function.
  */
-static bool qrnic_config_absent(struct qrnic_core *core)
+bool qrnic_config_absent(struct qrnic_core *core)
 {
 	u16 command;
 

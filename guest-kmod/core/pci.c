@@ -12,6 +12,7 @@
  * and start it again by qrnic_up() (recovery.c).
  */
 #include <linux/dmapool.h>
+#include <net/devlink.h>
 
 #include "core/core.h"
 
@@ -281,15 +282,19 @@ static void qrnic_remove(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
 
-	pci_disable_sriov(pdev);
 	qrnic_recovery_disable(core);
-	qrnic_devlink_unregister(core);
 	/*
 	 * Fails all commands from now on, so that no call below waits for a
 	 * device that is gone.
 	 */
-	if (!pci_device_is_present(pdev))
+	if (!pci_device_is_present(pdev) || qrnic_config_absent(core))
 		qrnic_report_fatal(&core->dev, "unplugged");
+	qrnic_devlink_unregister(core);
+	/*
+	 * The virtual functions are disabled only now, because a recovery
+	 * restores the SR-IOV capability.
+	 */
+	pci_disable_sriov(pdev);
 
 	qrnic_debugfs_del(core);
 	qrnic_take_down(core);
@@ -388,6 +393,25 @@ static void qrnic_reset_done(struct pci_dev *pdev)
 	qrnic_up(pci_get_drvdata(pdev));
 }
 
+/*
+ * Enables num virtual functions, or disables all with 0. A recovery writes the
+ * SR-IOV capability as the PCI core remembers it, but the PCI core updates its
+ * copy in several steps. So the function holds the lock of the devlink
+ * instance, which every recovery holds. The PCI core calls the function under
+ * the lock of the device, which also prevents resets and PCI errors. Returns
+ * the number of enabled functions, or a negative errno.
+ */
+static int qrnic_sriov_configure(struct pci_dev *pdev, int num)
+{
+	struct devlink *devlink = priv_to_devlink(pci_get_drvdata(pdev));
+	int result;
+
+	devl_lock(devlink);
+	result = pci_sriov_configure_simple(pdev, num);
+	devl_unlock(devlink);
+	return result;
+}
+
 static const struct pci_error_handlers qrnic_error_handlers = {
 	.error_detected = qrnic_error_detected,
 	.slot_reset = qrnic_slot_reset,
@@ -411,7 +435,7 @@ static struct pci_driver qrnic_driver = {
 	.shutdown = qrnic_shutdown,
 	.driver.pm = pm_sleep_ptr(&qrnic_pm_ops),
 	.err_handler = &qrnic_error_handlers,
-	.sriov_configure = pci_sriov_configure_simple,
+	.sriov_configure = qrnic_sriov_configure,
 };
 
 /* module.c calls the next two functions at load and unload of the module. */

@@ -7,7 +7,9 @@
  * fatal.c and this file schedule recovery_work. Every recovery holds
  * core->lock. No recovery runs while may_recover is false, so none disturbs a
  * reset or a removal. Each successful recovery is reported to devlink, whose
- * health reporter makes the first attempt after a failure.
+ * health reporter makes the first attempt after a failure. Every recovery also
+ * holds the lock of the devlink instance, which prevents a reload and a change
+ * of the number of virtual functions.
  */
 #include <net/devlink.h>
 
@@ -38,7 +40,7 @@ int qrnic_config_restore(struct qrnic_core *core)
 	struct pci_dev *pdev = core->dev.pdev;
 	int err;
 
-	if (!pci_device_is_present(pdev))
+	if (!pci_device_is_present(pdev) || qrnic_config_absent(core))
 		return -ENODEV;
 	err = pci_load_saved_state(pdev, core->saved_state);
 	if (err)

@@ -20,6 +20,21 @@
 #define QRNIC_RESET_TIMEOUT_US (10 * USEC_PER_SEC)
 
 /*
+ * Reads the register STATUS into *status. Returns true if a reset has ended, or
+ * if the device is gone; *status is all ones then. A disabled virtual function
+ * is gone, too, although its registers may read as 0.
+ */
+static bool qrnic_reset_ended(struct qrnic_core *core, u32 *status)
+{
+	*status = qrnic_read(core, QRNIC_REG_STATUS);
+	if (!*status && qrnic_config_absent(core))
+		PCI_SET_ERROR_RESPONSE(status);
+	return PCI_POSSIBLE_ERROR(*status) ||
+	       (*status & (QRNIC_REG_STATUS_READY_MASK |
+			   QRNIC_REG_STATUS_FATAL_MASK));
+}
+
+/*
  * Resets the device and waits until it is ready. All registers have their reset
  * value then. Returns 0, -ENODEV if the device does not respond, or -EIO if it
  * does not become ready. The function is not inlined, because a test makes it
@@ -28,18 +43,15 @@
 static noinline int qrnic_device_reset(struct qrnic_core *core)
 {
 	u32 status;
+	bool ended;
 
 	qrnic_write(core, QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK);
 	/*
 	 * The timeout is long, because the device may have to clear much device
 	 * memory.
 	 */
-	read_poll_timeout(qrnic_read, status,
-			  PCI_POSSIBLE_ERROR(status) ||
-			  (status & (QRNIC_REG_STATUS_READY_MASK |
-				     QRNIC_REG_STATUS_FATAL_MASK)),
-			  QRNIC_RESET_POLL_US, QRNIC_RESET_TIMEOUT_US, false,
-			  core, QRNIC_REG_STATUS);
+	read_poll_timeout(qrnic_reset_ended, ended, ended, QRNIC_RESET_POLL_US,
+			  QRNIC_RESET_TIMEOUT_US, false, core, &status);
 	if (PCI_POSSIBLE_ERROR(status))
 		return -ENODEV;
 	if (!(status & QRNIC_REG_STATUS_READY_MASK) ||
