@@ -218,6 +218,29 @@ static void qrnic_eth_fatal(struct qrnic_core *core)
 }
 
 /*
+ * Sets the address of the netdev to the permanent address of the port, if the
+ * latter has changed. The physical function assigns addresses to virtual
+ * functions, which have them after their next reset. Otherwise an address that
+ * a user has set stays. Called under RTNL, before the queues and the RDMA
+ * device use the address.
+ */
+static void qrnic_eth_address_update(struct qrnic_eth *eth)
+{
+	struct net_device *netdev = eth->netdev;
+	struct qrnic_port port;
+
+	qrnic_port_cached(&eth->core->dev, &port);
+	if (!is_valid_ether_addr(port.mac) ||
+	    ether_addr_equal(port.mac, netdev->perm_addr))
+		return;
+	netdev_info(netdev, "new permanent address %pM\n", port.mac);
+	memcpy(netdev->perm_addr, port.mac, ETH_ALEN);
+	netdev->addr_assign_type = NET_ADDR_PERM;
+	eth_hw_addr_set(netdev, port.mac);
+	call_netdevice_notifiers(NETDEV_CHANGEADDR, netdev);
+}
+
+/*
  * Opens the queues after a start of the device, if the netdev is up. Takes
  * RTNL.
  */
@@ -228,6 +251,7 @@ static int qrnic_eth_resume(struct qrnic_core *core)
 	int err;
 
 	rtnl_lock();
+	qrnic_eth_address_update(eth);
 	err = qrnic_eth_memory_open(eth);
 	if (err)
 		goto unlock;

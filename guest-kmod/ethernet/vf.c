@@ -87,7 +87,7 @@ int qrnic_vf_set_mac(struct net_device *netdev, int vf, u8 *mac)
 	memcpy(ctx.mac, mac, sizeof(ctx.mac));
 	err = qrnic_vf_write(netdev, vf, &ctx);
 	if (!err)
-		netdev_info(netdev, "vf %d: its driver uses the new address after it is bound again\n",
+		netdev_info(netdev, "vf %d: its driver uses the new address after its next reset\n",
 			    vf);
 	return err;
 }

@@ -11,6 +11,8 @@ pci=$(readlink -f "/sys/class/net/$NIC0/device")
 pf=${pci##*/}
 
 vf_netdev() { basename "$pci/virtfn$1"/net/*; }
+# vf_netdev_of I: the netdev of virtual function I in its namespace
+vf_netdev_of() { ip -n "vf$1" -o link show | sed -n '/link\/ether/s/^[0-9]*: \([^:@]*\).*/\1/p'; }
 vf_rdma() { basename "$pci/virtfn$1"/infiniband/*; }
 # shellcheck disable=SC2317  # called through wait_until
 vfs_ready() {
@@ -110,6 +112,17 @@ rejoin() {
 wait_until 10 rejoin 0 && wait_until 10 rejoin 1
 result $? "the recovered RDMA devices move into their namespaces"
 pingpong "RC between virtual functions after the reset" 0 1 10.77.0.20 -n 100
+
+# The physical function assigns another address. The virtual function has it after its next reset, and so do its GIDs.
+vf1=$(basename "$(readlink -f "$pci/virtfn1")")
+ip link set "$NIC0" vf 1 mac 02:00:00:00:00:41 && timeout "$TRY_TIMEOUT" devlink dev reload "pci/$vf1" && wait_until 10 rejoin 1
+result $? "a virtual function has another address after a reload"
+vf_has() { ip netns exec vf1 grep -q "$1" "$2"; }
+vf_has 02:00:00:00:00:41 "/sys/class/net/$(vf_netdev_of 1)/address" &&
+    vf_has fe80:0000:0000:0000:0000:00ff:fe00:0041 "/sys/class/infiniband/$(cat rdma1)/ports/1/gids/0"
+result $? "its netdev and its GID have this address"
+ip -n vf0 neigh flush all
+pingpong "RC with the new address" 1 0 10.77.0.21 -n 100
 
 ip link set "$NIC0" vf 2 mac 02:00:00:00:00:33 vlan 7 qos 3 spoofchk on trust on state enable max_tx_rate 500 2>vf.log
 result $? "ip link configures a virtual function"
