@@ -27,6 +27,19 @@ BOOT_OPTIONS = ("console=ttyS0 panic=-1 no_timer_check tsc=reliable mitigations=
                 "initcall_blacklist=load_system_certificate_list,jent_mod_init")
 
 
+def iommus_first(arguments):
+    """Splits arguments for QEMU into those of an IOMMU, which must be before the cards that use its translations, and
+    the others.
+    """
+    first, last = [], []
+    for word in arguments:
+        last.append(word)
+        if last[-2:-1] == ["-device"] and word.split(",")[0] == "intel-iommu":
+            first += last[-2:]
+            del last[-2:]
+    return first, last
+
+
 class Guest:
     """Builds the command line and the initramfs, starts QEMU, and holds the sockets."""
 
@@ -126,6 +139,9 @@ class Guest:
             command += ["-chardev", "stdio,id=terminal,mux=on,signal=off", "-device", "virtconsole,chardev=terminal"]
         if self.devices:
             command += device.memory_options(options.memory)
+        arguments = strict.qemu_arguments(options.qemu_arg) if options.strict else options.qemu_arg
+        first, last = iommus_first(arguments)
+        command += first
         for nic in topology.of_guest(self.run.nics, self.number):
             if nic.by_process(self.number):
                 command += nic.hub_options(self.number)
@@ -136,7 +152,7 @@ class Guest:
             command += nic.device_options(self.number)
         for one in self.devices:
             command += one.client_options()
-        return command + (strict.qemu_arguments(options.qemu_arg) if options.strict else options.qemu_arg)
+        return command + last
 
     def _become(self, launcher):
         """Runs in the child process before it becomes QEMU."""
