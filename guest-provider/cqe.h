@@ -73,6 +73,7 @@ static inline enum ibv_wc_opcode cqe_opcode(const struct qrnic_cqe *cqe)
 	case QRNIC_CQE_LOCAL_INV:
 		return IBV_WC_LOCAL_INV;
 	case QRNIC_CQE_REG_INDIRECT:
+	case QRNIC_CQE_REG_MR:
 		return QRNICDV_WC_REG_MKEY;
 	case QRNIC_CQE_TAG_ADD:
 		return IBV_WC_TM_ADD;

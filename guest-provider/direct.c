@@ -40,6 +40,26 @@ bool qrnicdv_is_supported(struct ibv_device *device)
 	return qrnic_is_device(device);
 }
 
+struct ibv_context *qrnicdv_open_device(struct ibv_device *device,
+					struct qrnicdv_context_attr *attr,
+					size_t attr_size)
+{
+	struct qrnicdv_context_attr full = {};
+	int err;
+
+	err = qrnic_is_device(device) ?
+	      qrnic_read_attr(&full, sizeof(full), attr, attr_size) :
+	      EOPNOTSUPP;
+	if (!err && (full.comp_mask || full.reserved ||
+		     full.flags & ~(uint32_t)QRNICDV_CONTEXT_SHARED_VIRTUAL))
+		err = EOPNOTSUPP;
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	return verbs_open_device(device, &full);
+}
+
 int qrnicdv_query_device(struct ibv_context *context,
 			 struct qrnicdv_device_attr *attr, size_t attr_size)
 {

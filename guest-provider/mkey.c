@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * mkey.c: indirect keys (qrnicdv.h; manual, "Indirect keys"). The kernel creates
- * and destroys a key, and work requests register its pieces.
+ * mkey.c: indirect keys and process keys (qrnicdv.h; manual, "Indirect keys" and
+ * "Shared virtual addressing"). The kernel creates and destroys a key, and work
+ * requests register the pieces of an indirect key, or the memory of a process
+ * key.
  *
- * Programs call these functions. qrnicdv_wr_reg_mkey() runs inside a batch,
- * under the lock of the send queue; batch.c restores the keys of a dropped
- * batch. A list of pieces that does not fit into a WQE is in the registered
- * buffer of the key, until its WQE has retired.
+ * Programs call these functions. The functions qrnicdv_wr_*() run inside a
+ * batch, under the lock of the send queue; batch.c restores the keys of a
+ * dropped batch. A list of pieces that does not fit into a WQE is in the
+ * registered buffer of the key, until its WQE has retired.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +33,7 @@ static struct qrnic_mkey *to_qrnic_mkey(struct qrnicdv_mkey *mkey)
 static int cmd_create(struct ibv_pd *pd, struct qrnic_mkey *mkey)
 {
 	DECLARE_COMMAND_BUFFER(cmd, QRNIC_OBJECT_MKEY, QRNIC_METHOD_MKEY_CREATE,
-			       4);
+			       5);
 	struct ib_uverbs_attr *handle;
 	int err;
 
@@ -39,6 +41,10 @@ static int cmd_create(struct ibv_pd *pd, struct qrnic_mkey *mkey)
 	fill_attr_in_obj(cmd, QRNIC_ATTR_MKEY_CREATE_PD, pd->handle);
 	fill_attr_in_uint32(cmd, QRNIC_ATTR_MKEY_CREATE_MAX_PIECES,
 			    mkey->max_pieces);
+	/* An older driver does not know the kind, and creates indirect keys. */
+	if (mkey->kind)
+		fill_attr_in_uint32(cmd, QRNIC_ATTR_MKEY_CREATE_KIND,
+				    mkey->kind);
 	fill_attr_out_ptr(cmd, QRNIC_ATTR_MKEY_CREATE_KEY, &mkey->mkey.lkey);
 	err = execute_ioctl(pd->context, cmd);
 	if (err)
@@ -120,7 +126,7 @@ struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr,
 	if (!err && !full.pd)
 		err = EINVAL;
 	if (!err && (!qrnic_is_device(full.pd->context->device) ||
-		     full.comp_mask || full.reserved))
+		     full.comp_mask || full.kind > QRNICDV_MKEY_PROCESS))
 		err = EOPNOTSUPP;
 	if (err) {
 		errno = err;
@@ -132,11 +138,13 @@ struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr,
 		return NULL;
 
 	mkey->context = full.pd->context;
+	mkey->kind = full.kind;
 	mkey->max_pieces = full.max_pieces;
 	err = cmd_create(full.pd, mkey);
 	if (err)
 		goto err_free;
-	err = list_alloc(full.pd, mkey);
+	if (mkey->kind == QRNICDV_MKEY_INDIRECT)
+		err = list_alloc(full.pd, mkey);
 	if (err)
 		goto err_destroy;
 	return &mkey->mkey;
@@ -290,6 +298,17 @@ static void batch_add(struct qrnic_qp *qp, struct qrnic_mkey *mkey)
 	qp->batch_keys = mkey;
 }
 
+/* Changes the value of the key if the flags of its registration require it. */
+static void change_variant(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
+			   uint32_t flags)
+{
+	batch_add(qp, to_qrnic_mkey(dv_mkey));
+	if (flags & QRNICDV_MKEY_NEW_VARIANT) {
+		dv_mkey->lkey = ibv_inc_rkey(dv_mkey->lkey);
+		dv_mkey->rkey = dv_mkey->lkey;
+	}
+}
+
 static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
 			    const struct qrnicdv_mkey_layout *layout)
 {
@@ -301,11 +320,7 @@ static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
 	if (err)
 		return err;
 
-	batch_add(qp, mkey);
-	if (layout->flags & QRNICDV_MKEY_NEW_VARIANT) {
-		dv_mkey->lkey = ibv_inc_rkey(dv_mkey->lkey);
-		dv_mkey->rkey = dv_mkey->lkey;
-	}
+	change_variant(qp, dv_mkey, layout->flags);
 	segment.key = htole32(dv_mkey->lkey);
 	segment.access = layout->access;
 	segment.start = htole64(layout->start);
@@ -315,12 +330,28 @@ static int wqe_add_indirect(struct qrnic_qp *qp, struct qrnicdv_mkey *dv_mkey,
 	return add_pieces(qp, mkey, layout);
 }
 
+/* Returns true if queue pairs of this type can register keys. */
+static bool registers_keys(const struct qrnic_qp *qp)
+{
+	enum ibv_qp_type type = qp->vqp.qp.qp_type;
+
+	return type == IBV_QPT_RC || type == IBV_QPT_UC ||
+	       type == IBV_QPT_XRC_SEND;
+}
+
+/* Returns EINVAL if the key cannot be registered in this way. */
+static int check_key(const struct qrnic_qp *qp, struct qrnicdv_mkey *mkey,
+		     enum qrnicdv_mkey_kind kind)
+{
+	return to_qrnic_mkey(mkey)->context == qp->vqp.qp.context &&
+	       to_qrnic_mkey(mkey)->kind == kind ? 0 : EINVAL;
+}
+
 int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *ibqp, struct qrnicdv_mkey *mkey,
 			const struct qrnicdv_mkey_layout *layout,
 			size_t layout_size)
 {
 	struct qrnicdv_mkey_layout full = {};
-	enum ibv_qp_type type;
 	struct qrnic_qp *qp;
 	int err;
 
@@ -328,16 +359,65 @@ int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *ibqp, struct qrnicdv_mkey *mkey,
 		return EOPNOTSUPP;
 
 	qp = qrnic_wr_begin(ibqp, QRNIC_WQE_REG_INDIRECT, 0);
-	type = qp->vqp.qp.qp_type;
 	err = qrnic_read_attr(&full, sizeof(full), layout, layout_size);
 	if (!err && (!(qp->ctx->capabilities & QRNIC_CAP_INDIRECT_MKEY) ||
-		     (type != IBV_QPT_RC && type != IBV_QPT_UC &&
-		      type != IBV_QPT_XRC_SEND)))
+		     !registers_keys(qp)))
 		err = EOPNOTSUPP;
-	if (!err && to_qrnic_mkey(mkey)->context != ibqp->qp_base.context)
-		err = EINVAL;
+	if (!err)
+		err = check_key(qp, mkey, QRNICDV_MKEY_INDIRECT);
 	if (!err)
 		err = wqe_add_indirect(qp, mkey, &full);
+	if (err)
+		qrnic_wr_fail(qp, err);
+	return err;
+}
+
+static int wqe_add_process(struct qrnic_qp *qp, struct qrnicdv_mkey *mkey,
+			   const struct qrnicdv_process_layout *layout)
+{
+	struct qrnic_reg_seg segment = {
+		.access = layout->access,
+		.start = htole64(layout->start),
+		.length = htole64(layout->length),
+		.table.root = htole64((uintptr_t)layout->addr),
+	};
+	int err;
+
+	if (layout->comp_mask ||
+	    layout->flags & ~(uint32_t)QRNICDV_MKEY_NEW_VARIANT)
+		return EOPNOTSUPP;
+	if (!layout->length || layout->length > QRNIC_MAX_PROCESS_SIZE)
+		return EINVAL;
+	err = check_access(qp->ctx, layout->access);
+	if (err)
+		return err;
+
+	change_variant(qp, mkey, layout->flags);
+	segment.key = htole32(mkey->lkey);
+	memcpy(&qp->wqe.segment[qp->wqe.segments], &segment, sizeof(segment));
+	qp->wqe.segments += sizeof(segment) / QRNIC_SEGMENT_SIZE;
+	return 0;
+}
+
+int qrnicdv_wr_reg_process(struct ibv_qp_ex *ibqp, struct qrnicdv_mkey *mkey,
+			   const struct qrnicdv_process_layout *layout,
+			   size_t layout_size)
+{
+	struct qrnicdv_process_layout full = {};
+	struct qrnic_qp *qp;
+	int err;
+
+	if (!qrnic_is_device(ibqp->qp_base.context->device))
+		return EOPNOTSUPP;
+
+	qp = qrnic_wr_begin(ibqp, QRNIC_WQE_REG_MR, 0);
+	err = qrnic_read_attr(&full, sizeof(full), layout, layout_size);
+	if (!err && (!qp->ctx->shared_virtual || !registers_keys(qp)))
+		err = EOPNOTSUPP;
+	if (!err)
+		err = check_key(qp, mkey, QRNICDV_MKEY_PROCESS);
+	if (!err)
+		err = wqe_add_process(qp, mkey, &full);
 	if (err)
 		qrnic_wr_fail(qp, err);
 	return err;

@@ -156,17 +156,19 @@ struct qrnic_qp {
 	bool was_idle;
 	/* True while the WQE lacks its address (UD, DC) or its SRQ (XRC) */
 	bool need_address;
-	/* Indirect keys that the batch registers; see mkey.c */
+	/* Keys that the batch registers; see mkey.c */
 	struct qrnic_mkey *batch_keys;
 };
 
 /*
- * An indirect key (mkey.c). batch.c restores the key if its batch is dropped.
+ * An indirect or process key (mkey.c). batch.c restores the key if its batch is
+ * dropped. Only indirect keys have pieces and a list.
  */
 struct qrnic_mkey {
 	struct qrnicdv_mkey mkey;
 	struct ibv_context *context;
 	uint32_t handle;
+	uint32_t kind;			/* enum qrnicdv_mkey_kind */
 	uint32_t max_pieces;
 	/* Buffer for a list of pieces that does not fit into a WQE */
 	struct qrnic_piece *list;

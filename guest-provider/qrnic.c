@@ -171,6 +171,7 @@ static void set_limits(struct qrnic_context *ctx,
 {
 	ctx->capabilities = resp->capabilities;
 	ctx->small_queues = resp->comp_mask & QRNIC_UCONTEXT_SMALL_QUEUES;
+	ctx->shared_virtual = resp->comp_mask & QRNIC_UCONTEXT_SHARED_VIRTUAL;
 	ctx->db.number = resp->db_page;
 	ctx->db.length = resp->db_length;
 	ctx->max_wqebb = resp->max_wqebb;
@@ -254,19 +255,32 @@ static int context_start(struct qrnic_context *ctx,
 	return 0;
 }
 
+/*
+ * Opens a context. The attributes of qrnicdv_open_device() are in private_data;
+ * ibv_open_device() passes NULL.
+ */
 static struct verbs_context *qrnic_alloc_context(struct ibv_device *device,
 						 int cmd_fd, void *private_data)
 {
+	const struct qrnicdv_context_attr *attr = private_data;
 	struct qrnic_get_context_resp resp = {};
 	struct qrnic_get_context cmd = {};
 	struct qrnic_context *ctx;
+	bool shared_virtual;
 	int err;
+
+	shared_virtual = attr && attr->flags & QRNICDV_CONTEXT_SHARED_VIRTUAL;
+	if (shared_virtual)
+		cmd.comp_mask = QRNIC_UCONTEXT_REQ_SHARED_VIRTUAL;
 
 	ctx = context_new(device, cmd_fd);
 	if (!ctx)
 		return NULL;
 	err = qrnic_cmd_get_context(&ctx->vctx, &cmd.ibv_cmd, sizeof(cmd),
 				    &resp.ibv_resp, sizeof(resp));
+	if (!err && shared_virtual &&
+	    !(resp.comp_mask & QRNIC_UCONTEXT_SHARED_VIRTUAL))
+		err = EOPNOTSUPP;
 	if (!err)
 		err = context_start(ctx, &resp.drv_payload, false);
 	if (err) {

@@ -100,6 +100,10 @@ struct qrnic_context {
 	uint64_t capabilities;
 	uint8_t qp_options;		/* QRNIC_QPO_* of RC QPs at creation */
 	uint8_t ack_timeout;		/* Least ACK timeout of RC QPs, as coded in attributes */
+	/*
+	 * True if the device can use the virtual addresses of the process
+	 */
+	bool shared_virtual;
 	/* True if RC QPs offer and accept shared connections */
 	bool shares;
 	size_t page_size;

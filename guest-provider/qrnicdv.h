@@ -51,6 +51,20 @@ enum qrnicdv_res_type {
 	QRNICDV_RES_TYPE_SRQ = 3,
 };
 
+enum qrnicdv_context_flags {
+	/* the device can use the virtual addresses of the process */
+	QRNICDV_CONTEXT_SHARED_VIRTUAL = 1 << 0,
+};
+
+/**
+ * struct qrnicdv_context_attr - attributes of a context
+ */
+struct qrnicdv_context_attr {
+	uint64_t comp_mask;	/* valid optional members; none is defined: 0 */
+	uint32_t flags;		/* enum qrnicdv_context_flags */
+	uint32_t reserved;	/* 0 */
+};
+
 /**
  * struct qrnicdv_device_attr - limits and capabilities of a device
  */
@@ -247,6 +261,25 @@ enum qrnicdv_wc_stream_flags {
 bool qrnicdv_is_supported(struct ibv_device *device);
 
 /**
+ * qrnicdv_open_device() - open a device with attributes of this adapter
+ * @device: device of ibv_get_device_list()
+ * @attr: attributes
+ * @attr_size: sizeof(*attr)
+ *
+ * With QRNICDV_CONTEXT_SHARED_VIRTUAL work requests can register the memory of
+ * the process; see qrnicdv_wr_reg_process(). Other processes, including children
+ * after fork(), cannot import the context or create queue pairs in it.
+ *
+ * Returns: the context, or NULL and sets errno. EOPNOTSUPP: the adapter, the
+ * kernel, the IOMMU or this library does not support an attribute. EINVAL:
+ * @attr_size is too small. ENOSPC: the IOMMU supports no further process. Other
+ * errors are those of ibv_open_device().
+ */
+struct ibv_context *qrnicdv_open_device(struct ibv_device *device,
+					struct qrnicdv_context_attr *attr,
+					size_t attr_size);
+
+/**
  * qrnicdv_create_qp() - create a queue pair with attributes of this adapter
  * @context: context of the device
  * @attr: attributes as for ibv_create_qp_ex()
@@ -305,18 +338,25 @@ int qrnicdv_query_priority(struct ibv_qp *qp, struct qrnicdv_priority *attr,
 int qrnicdv_wr_set_dc_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah,
 			   uint32_t target, uint64_t access_key);
 
+/* Kind of a key that work requests register */
+enum qrnicdv_mkey_kind {
+	QRNICDV_MKEY_INDIRECT,		/* pieces of other keys */
+	QRNICDV_MKEY_PROCESS,		/* memory of the process */
+};
+
 /**
- * struct qrnicdv_mkey_init_attr - attributes of an indirect key
+ * struct qrnicdv_mkey_init_attr - attributes of an indirect or process key
  */
 struct qrnicdv_mkey_init_attr {
 	uint64_t comp_mask;	/* valid optional members; none is defined: 0 */
 	struct ibv_pd *pd;
-	uint32_t max_pieces;	/* 1 to QRNIC_MAX_PIECES */
-	uint32_t reserved;	/* 0 */
+	/* indirect key: 1 to QRNIC_MAX_PIECES; process key: 0 */
+	uint32_t max_pieces;
+	uint32_t kind;		/* enum qrnicdv_mkey_kind */
 };
 
 /**
- * struct qrnicdv_mkey - an indirect key
+ * struct qrnicdv_mkey - an indirect or process key
  *
  * Both members always have the same value.
  */
@@ -362,22 +402,23 @@ struct qrnicdv_mkey_layout {
 };
 
 /**
- * qrnicdv_create_mkey() - create an indirect key
+ * qrnicdv_create_mkey() - create an indirect or process key
  * @attr: attributes
  * @attr_size: sizeof(*attr)
  *
- * The key is invalid until qrnicdv_wr_reg_mkey() registers its pieces.
+ * The key is invalid until qrnicdv_wr_reg_mkey() or qrnicdv_wr_reg_process()
+ * registers it.
  *
- * Returns: the key, or NULL and sets errno. EOPNOTSUPP: the adapter or this
- * library does not support indirect keys or an attribute. EINVAL: @attr_size is
- * too small, the protection domain is NULL, or max_pieces is out of range.
- * ENOMEM: the device has no space for the pieces.
+ * Returns: the key, or NULL and sets errno. EOPNOTSUPP: the adapter, the context
+ * or this library does not support the kind or an attribute. EINVAL: @attr_size
+ * is too small, the protection domain is NULL, or max_pieces is out of range.
+ * ENOMEM: the device has no space for the key or the pieces.
  */
 struct qrnicdv_mkey *qrnicdv_create_mkey(struct qrnicdv_mkey_init_attr *attr,
 					 size_t attr_size);
 
 /**
- * qrnicdv_destroy_mkey() - destroy an indirect key
+ * qrnicdv_destroy_mkey() - destroy an indirect or process key
  * @mkey: the key, valid or invalid
  *
  * The program first waits for the completion of all work requests that use the
@@ -406,7 +447,42 @@ int qrnicdv_wr_reg_mkey(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
 			const struct qrnicdv_mkey_layout *layout,
 			size_t layout_size);
 
-/* Opcode of the completion of qrnicdv_wr_reg_mkey() */
+/**
+ * struct qrnicdv_process_layout - memory of a process key
+ */
+struct qrnicdv_process_layout {
+	uint64_t comp_mask;	/* valid optional members; none is defined: 0 */
+	uint64_t start;		/* address of the first byte of the key */
+	void *addr;		/* first byte in the memory of the process */
+	uint64_t length;	/* bytes, at least 1 */
+	/* IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_* */
+	uint32_t access;
+	uint32_t flags;		/* enum qrnicdv_mkey_flags */
+};
+
+/**
+ * qrnicdv_wr_reg_process() - add a work request that registers process memory
+ * @qp: RC, UC or XRC send queue pair
+ * @mkey: invalid process key
+ * @layout: memory, address and rights; copied by the call
+ * @layout_size: sizeof(*layout)
+ *
+ * The program calls this function between ibv_wr_start() and ibv_wr_complete().
+ * Neither the call nor its execution accesses the memory, which need not exist
+ * until it is accessed.
+ *
+ * Returns: 0 or an errno value, which ibv_wr_complete() returns, too. EINVAL:
+ * an argument is invalid. EOPNOTSUPP: the queue pair or its context does not
+ * support process keys. If the send queue is full, only ibv_wr_complete()
+ * fails, with ENOMEM.
+ */
+int qrnicdv_wr_reg_process(struct ibv_qp_ex *qp, struct qrnicdv_mkey *mkey,
+			   const struct qrnicdv_process_layout *layout,
+			   size_t layout_size);
+
+/*
+ * Opcode of the completion of qrnicdv_wr_reg_mkey() and qrnicdv_wr_reg_process()
+ */
 #define QRNICDV_WC_REG_MKEY IBV_WC_DRIVER1
 
 /**

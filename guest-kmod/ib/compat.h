@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * compat.h: differences between kernel versions in two parts of the RDMA core
- * that only ib/ uses: paging on demand, and requests and responses of drivers.
+ * compat.h: differences between kernel versions that only ib/ meets: paging on
+ * demand, requests and responses of drivers, and shared virtual addressing.
  * Other differences are in include/compat.h.
  */
 #ifndef QRNIC_IB_COMPAT_H
@@ -9,6 +9,7 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/hmm.h>
+#include <linux/iommu.h>
 #include <linux/pci-p2pdma.h>
 #include <linux/version.h>
 #include <rdma/ib_umem_odp.h>
@@ -154,6 +155,31 @@ static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *ume
 	if (*entry && umem->umem.writable && umem->pfn_list[pfn] & HMM_PFN_WRITE)
 		*entry |= ODP_WRITE_ALLOWED_BIT;
 	return *entry;
+}
+#endif
+
+/*
+ * Since 6.16 iommu_sva_bind_device() enables shared virtual addressing. Before,
+ * the driver enables it.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+static inline int qrnic_sva_enable(struct device *device)
+{
+	return 0;
+}
+
+static inline void qrnic_sva_disable(struct device *device)
+{
+}
+#else
+static inline int qrnic_sva_enable(struct device *device)
+{
+	return iommu_dev_enable_feature(device, IOMMU_DEV_FEAT_SVA);
+}
+
+static inline void qrnic_sva_disable(struct device *device)
+{
+	iommu_dev_disable_feature(device, IOMMU_DEV_FEAT_SVA);
 }
 #endif
 

@@ -322,13 +322,14 @@ static int qrnic_ib_device_start(struct auxiliary_device *adev)
 	err = qrnic_odp_init(dev);
 	if (err)
 		goto err_dealloc;
+	qrnic_process_init(dev);
 	err = ib_device_set_netdev(&dev->ibdev, qdev->netdev, QRNIC_IB_PORT);
 	if (err)
-		goto err_odp;
+		goto err_process;
 
 	err = qrnic_ib_events_start(dev);
 	if (err)
-		goto err_odp;
+		goto err_process;
 
 	/*
 	 * No limit on segments, so that all contiguous pages become one
@@ -351,7 +352,8 @@ err_events:
 	qrnic_ib_events_stop(dev);
 	cancel_work_sync(&dev->flush_work);
 	qrnic_db_pages_cleanup(dev);
-err_odp:
+err_process:
+	qrnic_process_cleanup(dev);
 	qrnic_odp_cleanup(dev);
 err_dealloc:
 	ib_dealloc_device(&dev->ibdev);
@@ -381,6 +383,7 @@ static void qrnic_ib_remove(struct auxiliary_device *adev)
 	qrnic_ib_events_stop(dev);
 	cancel_work_sync(&dev->flush_work);
 	qrnic_db_pages_cleanup(dev);
+	qrnic_process_cleanup(dev);
 	qrnic_odp_cleanup(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));

@@ -8,7 +8,10 @@
 
 #include "qrnic_ib.h"
 
-/* Indirect key; it has a PD, but is no ib_mr */
+/*
+ * Indirect key, or key of process memory. Work requests of the process make it
+ * valid. The key has a PD, but is no ib_mr.
+ */
 struct qrnic_ib_mkey {
 	struct ib_pd *ibpd;
 	u32 index;
@@ -91,7 +94,9 @@ int qrnic_mkey_create(struct qrnic_ib_pd *pd, struct qrnic_mkey_ctx *context,
 int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context);
 struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
 					    u32 *key);
-void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey);
+struct qrnic_ib_mkey *qrnic_process_mkey_create(struct qrnic_ib_ucontext *ucontext,
+						struct ib_pd *ibpd, u32 *key);
+void qrnic_user_mkey_destroy(struct qrnic_ib_mkey *mkey);
 
 /* udata.c: requests of user space, and memory of user queues */
 int qrnic_udata_none(struct ib_udata *udata);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * mkey.c: creates memory keys for all kinds of memory: rights, variant, the
- * command (manual, Memory keys). Also has indirect keys, whose pieces are parts
- * of other keys of the process (manual, Indirect keys). The callers are mr.c,
- * odp.c and uapi.c; the RDMA core serialises the calls for one object.
+ * command (manual, Memory keys). Also has the keys that work requests make
+ * valid. The pieces of an indirect key are parts of other keys (manual, Indirect
+ * keys). Keys of process memory need no pinned page (manual, Shared virtual
+ * addressing). The callers are mr.c, odp.c and uapi.c; the RDMA core serialises
+ * the calls for one object.
  */
 #include <linux/random.h>
 
@@ -82,42 +84,67 @@ int qrnic_mr_key_create(struct qrnic_ib_mr *mr, struct qrnic_mkey_ctx *context)
 	return err;
 }
 
-/*
- * Creates an indirect key, whose pieces the process defines by work requests.
- * The PD counts the key, so that it cannot be freed before the key.
- */
-struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
-					    u32 *key)
+/* Creates a key that work requests make valid. Returns it or an ERR_PTR(). */
+static struct qrnic_ib_mkey *qrnic_user_mkey_new(struct ib_pd *ibpd,
+						 struct qrnic_mkey_ctx *context,
+						 u32 *key)
 {
-	struct qrnic_ib_dev *dev = to_qrnic_dev(ibpd->device);
-	struct qrnic_mkey_ctx context = {
-		.type = QRNIC_MKEY_INDIRECT,
-		.max_pieces = cpu_to_le32(max_pieces),
-	};
 	struct qrnic_ib_mkey *mkey;
 	int err;
-
-	if (!qrnic_ib_cap(dev, QRNIC_CAP_INDIRECT_MKEY))
-		return ERR_PTR(-EOPNOTSUPP);
-	if (!max_pieces || max_pieces > QRNIC_MAX_PIECES)
-		return ERR_PTR(-EINVAL);
 
 	mkey = kzalloc(sizeof(*mkey), GFP_KERNEL);
 	if (!mkey)
 		return ERR_PTR(-ENOMEM);
 
-	err = qrnic_mkey_create(to_qrnic_pd(ibpd), &context, &mkey->index, key);
+	err = qrnic_mkey_create(to_qrnic_pd(ibpd), context, &mkey->index, key);
 	if (err) {
 		kfree(mkey);
 		return ERR_PTR(err);
 	}
+	/* The PD counts the key, so that the PD cannot be freed before it. */
 	mkey->ibpd = ibpd;
 	atomic_inc(&ibpd->usecnt);
 	return mkey;
 }
 
-/* Destroys an indirect key. */
-void qrnic_indirect_destroy(struct qrnic_ib_mkey *mkey)
+/*
+ * Creates an indirect key, whose pieces the process defines by work requests.
+ */
+struct qrnic_ib_mkey *qrnic_indirect_create(struct ib_pd *ibpd, u32 max_pieces,
+					    u32 *key)
+{
+	struct qrnic_mkey_ctx context = {
+		.type = QRNIC_MKEY_INDIRECT,
+		.max_pieces = cpu_to_le32(max_pieces),
+	};
+
+	if (!qrnic_ib_cap(to_qrnic_dev(ibpd->device), QRNIC_CAP_INDIRECT_MKEY))
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_pieces || max_pieces > QRNIC_MAX_PIECES)
+		return ERR_PTR(-EINVAL);
+	return qrnic_user_mkey_new(ibpd, &context, key);
+}
+
+/*
+ * Creates a key of process memory. Work requests of the process define its
+ * range. The device takes the PASID from the doorbell page of their queue pair.
+ */
+struct qrnic_ib_mkey *qrnic_process_mkey_create(struct qrnic_ib_ucontext *ucontext,
+						struct ib_pd *ibpd, u32 *key)
+{
+	struct qrnic_mkey_ctx context = {
+		.type = QRNIC_MKEY_FAST_REG,
+		.flags = QRNIC_MKEYF_PASID,
+		.length = cpu_to_le64(QRNIC_MAX_PROCESS_SIZE),
+	};
+
+	if (!ucontext->process)
+		return ERR_PTR(-EOPNOTSUPP);
+	return qrnic_user_mkey_new(ibpd, &context, key);
+}
+
+/* Destroys a key that work requests make valid. */
+void qrnic_user_mkey_destroy(struct qrnic_ib_mkey *mkey)
 {
 	qrnic_destroy(to_qrnic_dev(mkey->ibpd->device), QRNIC_CMD_DESTROY_MKEY,
 		      mkey->index);

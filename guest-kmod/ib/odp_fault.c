@@ -31,9 +31,13 @@ static bool qrnic_odp_resolve(struct qrnic_ib_dev *dev,
 	bool write = le32_to_cpu(fault->flags) & QRNIC_PAGE_FAULT_WRITE;
 	u64 address = le64_to_cpu(fault->address);
 	u64 length = le64_to_cpu(fault->length);
-	struct qrnic_ib_odp *odp = qrnic_odp_get(dev, le32_to_cpu(fault->key));
+	struct qrnic_ib_odp *odp;
 	int pages = -EFAULT;
 
+	/* The key does not matter then, because a PASID names the memory. */
+	if (le32_to_cpu(fault->flags) & QRNIC_PAGE_FAULT_PASID)
+		return qrnic_process_page_in(dev, fault);
+	odp = qrnic_odp_get(dev, le32_to_cpu(fault->key));
 	if (!odp)
 		return false;
 	/* The range is checked, because the device is not trusted. */

@@ -360,6 +360,11 @@ static int qrnic_qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *q
 	if (err)
 		return err;
 
+	if (!qrnic_process_may_post(ucontext->process)) {
+		err = -EPERM;
+		goto err_address_space;
+	}
+
 	qp->sq_log_size = request->sq_log_size;
 	qp->rq_log_size = request->rq_log_size;
 	qp->rq_log_stride = request->rq_log_stride;

@@ -96,6 +96,14 @@ struct qrnic_ib_dev {
 	struct list_head dead_links;
 	struct xarray share_links;
 
+	/*
+	 * True if contexts can have shared virtual addressing (process.c)
+	 */
+	bool shared_virtual;
+	/* Taken while an entry of processes, by its PASID, comes or goes */
+	struct mutex process_mutex;
+	struct xarray processes;
+
 	/* Protects the numbers of address spaces (user_memory.c) */
 	struct mutex address_space_mutex;
 	DECLARE_HASHTABLE(address_space_mms, 6);
@@ -152,7 +160,8 @@ struct qrnic_ib_dev {
 	 * (ucontext.c)
 	 */
 	u32 db_group;
-	struct mutex db_mutex;		/* protects db_spare */
+	/* Protects db_spare, and spare_pages of all contexts */
+	struct mutex db_mutex;
 	/* Allocated doorbell pages, by number, whose group is incomplete */
 	struct xarray db_spare;
 
@@ -177,6 +186,8 @@ struct qrnic_ib_db_page {
 	struct qrnic_ib_ucontext *ucontext;
 	u32 number;			/* number of the first doorbell page */
 	u32 count;			/* number of doorbell pages */
+	/* Entry of ucontext->spare_pages */
+	struct list_head spare;
 	struct kref users;		/* users: the uverbs object, and QPs */
 };
 
@@ -204,6 +215,12 @@ struct qrnic_ib_ucontext {
 	struct qrnic_ib_db_page *db_page;
 	/* All doorbell pages by number, including db_page */
 	struct xarray db_pages;
+	/* Process, if the context has shared virtual addressing */
+	struct qrnic_ib_process *process;
+	/*
+	 * Unused doorbell pages with the PASID of the process; under db_mutex
+	 */
+	struct list_head spare_pages;
 	/* Budget of the user's regions on demand */
 	struct qrnic_ib_odp_budget *odp_budget;
 };
@@ -383,6 +400,17 @@ struct qrnic_ib_db_page *qrnic_db_page_get(struct qrnic_ib_ucontext *ucontext,
 void qrnic_db_page_put(struct qrnic_ib_db_page *page);
 void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 			     struct qrnic_alloc_ucontext_resp *response);
+
+/* process.c: shared virtual addressing */
+void qrnic_process_init(struct qrnic_ib_dev *dev);
+void qrnic_process_cleanup(struct qrnic_ib_dev *dev);
+struct qrnic_ib_process *qrnic_process_get(struct qrnic_ib_dev *dev);
+void qrnic_process_put(struct qrnic_ib_dev *dev, struct qrnic_ib_process *process);
+int qrnic_process_db_page(struct qrnic_ib_dev *dev,
+			  const struct qrnic_ib_process *process, u32 number);
+bool qrnic_process_may_post(const struct qrnic_ib_process *process);
+bool qrnic_process_page_in(struct qrnic_ib_dev *dev,
+			   const struct qrnic_page_fault *fault);
 
 /* pd_ah.c: address vectors */
 int qrnic_av_fill(struct qrnic_ib_dev *dev, struct qrnic_address_vector *av,

@@ -3,7 +3,7 @@
  * uapi.c: methods that the driver adds to uverbs: the clock, attributes of a
  * context and a PD that a process imports, and doorbell pages. There are also
  * mappings of device memory, priorities of queue pairs, shared connections, and
- * indirect keys.
+ * keys that work requests make valid.
  *
  * The RDMA core looks up the objects in the arguments and locks them during a
  * call. User space finds the numbers of methods and attributes in
@@ -275,7 +275,7 @@ DECLARE_UVERBS_NAMED_OBJECT(QRNIC_OBJECT_DB_PAGE,
 static int qrnic_mkey_cleanup(struct ib_uobject *uobject, enum rdma_remove_reason why,
 			      struct uverbs_attr_bundle *attrs)
 {
-	qrnic_indirect_destroy(uobject->object);
+	qrnic_user_mkey_destroy(uobject->object);
 	return 0;
 }
 
@@ -284,18 +284,33 @@ static int UVERBS_HANDLER(QRNIC_METHOD_MKEY_CREATE)(struct uverbs_attr_bundle *a
 	struct ib_uobject *uobject =
 		uverbs_attr_get_uobject(attrs, QRNIC_ATTR_MKEY_CREATE_HANDLE);
 	struct ib_pd *ibpd = uverbs_attr_get_obj(attrs, QRNIC_ATTR_MKEY_CREATE_PD);
+	struct ib_ucontext *ibucontext = ib_uverbs_get_ucontext(attrs);
+	u32 kind = QRNIC_MKEY_KIND_INDIRECT;
 	struct qrnic_ib_mkey *mkey;
 	u32 max_pieces, key;
 	int err;
 
 	if (IS_ERR(ibpd))
 		return PTR_ERR(ibpd);
+	if (IS_ERR(ibucontext))
+		return PTR_ERR(ibucontext);
 
 	err = uverbs_copy_from(&max_pieces, attrs, QRNIC_ATTR_MKEY_CREATE_MAX_PIECES);
 	if (err)
 		return err;
+	err = uverbs_copy_from(&kind, attrs, QRNIC_ATTR_MKEY_CREATE_KIND);
+	if (err && err != -ENOENT)
+		return err;
 
-	mkey = qrnic_indirect_create(ibpd, max_pieces, &key);
+	if (kind > QRNIC_MKEY_KIND_PROCESS)
+		return -EOPNOTSUPP;
+	if (kind == QRNIC_MKEY_KIND_PROCESS && max_pieces)
+		return -EINVAL;
+	if (kind == QRNIC_MKEY_KIND_PROCESS)
+		mkey = qrnic_process_mkey_create(to_qrnic_ucontext(ibucontext), ibpd,
+						 &key);
+	else
+		mkey = qrnic_indirect_create(ibpd, max_pieces, &key);
 	if (IS_ERR(mkey))
 		return PTR_ERR(mkey);
 
@@ -316,7 +331,10 @@ DECLARE_UVERBS_NAMED_METHOD(QRNIC_METHOD_MKEY_CREATE,
 					       UA_MANDATORY),
 			    UVERBS_ATTR_PTR_OUT(QRNIC_ATTR_MKEY_CREATE_KEY,
 						UVERBS_ATTR_TYPE(u32),
-						UA_MANDATORY));
+						UA_MANDATORY),
+			    UVERBS_ATTR_PTR_IN(QRNIC_ATTR_MKEY_CREATE_KIND,
+					       UVERBS_ATTR_TYPE(u32),
+					       UA_OPTIONAL));
 
 DECLARE_UVERBS_NAMED_METHOD_DESTROY(QRNIC_METHOD_MKEY_DESTROY,
 				    UVERBS_ATTR_IDR(QRNIC_ATTR_MKEY_DESTROY_HANDLE,

@@ -100,6 +100,89 @@ void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev)
 	xa_destroy(&dev->db_spare);
 }
 
+/* Allocates the doorbell pages of the device, and sets their PASID. */
+static struct qrnic_ib_db_page *qrnic_db_page_alloc(struct qrnic_ib_ucontext *ucontext)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
+	struct qrnic_ib_db_page *page;
+	u32 i;
+	int err;
+
+	page = kzalloc(sizeof(*page), GFP_KERNEL);
+	if (!page)
+		return ERR_PTR(-ENOMEM);
+
+	page->ucontext = ucontext;
+	page->count = READ_ONCE(dev->db_group);
+	err = qrnic_db_group_alloc(dev, page->count, &page->number);
+	if (err)
+		goto err_page;
+	for (i = 0; i < page->count && ucontext->process; i++) {
+		err = qrnic_process_db_page(dev, ucontext->process, page->number + i);
+		if (err)
+			goto err_device;
+	}
+	return page;
+
+err_device:
+	qrnic_db_group_free(dev, page->number, page->count);
+err_page:
+	kfree(page);
+	return ERR_PTR(err);
+}
+
+static void qrnic_db_page_free(struct qrnic_ib_dev *dev,
+			       struct qrnic_ib_db_page *page)
+{
+	qrnic_db_group_free(dev, page->number, page->count);
+	kfree(page);
+}
+
+/*
+ * Releases a page that has no user and no mapping. With shared virtual
+ * addressing the page stays in the context, because a valid key may still name
+ * its PASID. The device does not free the page then, and keys outlive the queue
+ * pairs that registered them.
+ */
+static void qrnic_db_page_unused(struct qrnic_ib_dev *dev,
+				 struct qrnic_ib_db_page *page)
+{
+	struct qrnic_ib_ucontext *ucontext = page->ucontext;
+
+	if (!ucontext->process) {
+		qrnic_db_page_free(dev, page);
+		return;
+	}
+	mutex_lock(&dev->db_mutex);
+	list_add(&page->spare, &ucontext->spare_pages);
+	mutex_unlock(&dev->db_mutex);
+}
+
+/* Returns an unused page of the context, or NULL. */
+static struct qrnic_ib_db_page *qrnic_db_page_reuse(struct qrnic_ib_ucontext *ucontext)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
+	struct qrnic_ib_db_page *page;
+
+	mutex_lock(&dev->db_mutex);
+	page = list_first_entry_or_null(&ucontext->spare_pages,
+					struct qrnic_ib_db_page, spare);
+	if (page)
+		list_del(&page->spare);
+	mutex_unlock(&dev->db_mutex);
+	return page;
+}
+
+/* Frees the unused pages of a context that has no keys any more. */
+static void qrnic_db_pages_free(struct qrnic_ib_ucontext *ucontext)
+{
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
+	struct qrnic_ib_db_page *page;
+
+	while ((page = qrnic_db_page_reuse(ucontext)))
+		qrnic_db_page_free(dev, page);
+}
+
 /*
  * Allocates a doorbell page that processes of the context can map. The page
  * stays while its object or a queue pair uses it. The device gets the page back
@@ -109,24 +192,24 @@ void qrnic_db_pages_cleanup(struct qrnic_ib_dev *dev)
 struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext)
 {
 	struct qrnic_ib_dev *dev = to_qrnic_dev(ucontext->ibucontext.device);
-	struct qrnic_ib_db_page *page;
+	struct qrnic_ib_db_page *page = qrnic_db_page_reuse(ucontext);
 	int err;
 
-	page = kzalloc(sizeof(*page), GFP_KERNEL);
 	if (!page)
-		return ERR_PTR(-ENOMEM);
+		page = qrnic_db_page_alloc(ucontext);
+	if (IS_ERR(page))
+		return page;
 
 	kref_init(&page->users);
-	page->ucontext = ucontext;
+	/* A page that is used again has an earlier mapping here. */
+	memset(&page->map, 0, sizeof(page->map));
 	page->map.kind = QRNIC_MAP_DB_PAGE;
-	page->count = READ_ONCE(dev->db_group);
-	err = qrnic_db_group_alloc(dev, page->count, &page->number);
-	if (err)
-		goto err_page;
 	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext, &page->map.entry,
 					  qrnic_db_page_bytes(page));
-	if (err)
-		goto err_device;
+	if (err) {
+		qrnic_db_page_unused(dev, page);
+		return ERR_PTR(err);
+	}
 
 	/*
 	 * From here on qrnic_ib_mmap_free() frees the page. This insertion must
@@ -138,12 +221,6 @@ struct qrnic_ib_db_page *qrnic_db_page_create(struct qrnic_ib_ucontext *ucontext
 		return ERR_PTR(err);
 	}
 	return page;
-
-err_device:
-	qrnic_db_group_free(dev, page->number, page->count);
-err_page:
-	kfree(page);
-	return ERR_PTR(err);
 }
 
 static void qrnic_db_page_release(struct kref *users)
@@ -194,6 +271,8 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	const struct qrnic_caps *caps = &dev->qdev->caps;
 
 	response->comp_mask = QRNIC_UCONTEXT_SMALL_QUEUES;
+	if (ucontext->process && qrnic_process_may_post(ucontext->process))
+		response->comp_mask |= QRNIC_UCONTEXT_SHARED_VIRTUAL;
 	/*
 	 * Unknown bits are cleared, because a newer library must not use
 	 * features that this driver does not know.
@@ -201,6 +280,8 @@ void qrnic_ucontext_response(struct qrnic_ib_ucontext *ucontext,
 	response->capabilities = caps->capabilities & QRNIC_CAP_ALL;
 	if (!qrnic_on_demand(dev))
 		response->capabilities &= ~QRNIC_CAP_ON_DEMAND;
+	if (!dev->shared_virtual)
+		response->capabilities &= ~QRNIC_CAP_SHARED_VIRTUAL;
 	response->db_offset =
 		rdma_user_mmap_get_offset(&ucontext->db_page->map.entry);
 	response->db_length = qrnic_db_page_bytes(ucontext->db_page);
@@ -220,13 +301,15 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 			    struct ib_udata *udata)
 {
 	struct qrnic_ib_ucontext *ucontext = to_qrnic_ucontext(ibucontext);
+	struct qrnic_ib_dev *dev = to_qrnic_dev(ibucontext->device);
 	struct qrnic_alloc_ucontext_resp response = {};
-	struct qrnic_alloc_ucontext_req request;
+	struct qrnic_alloc_ucontext_req request = {};
 	int err;
 
 	/* A request is optional, because all its members have the default 0. */
 	if (udata->inlen) {
-		err = ib_copy_validate_udata_in_cm(udata, request, comp_mask, 0);
+		err = ib_copy_validate_udata_in_cm(udata, request, comp_mask,
+						   QRNIC_UCONTEXT_REQ_SHARED_VIRTUAL);
 		if (err)
 			return err;
 	}
@@ -234,13 +317,21 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 	ucontext->owner.user = current_euid();
 	ucontext->owner.net_cookie = current->nsproxy->net_ns->net_cookie;
 	xa_init(&ucontext->db_pages);
+	INIT_LIST_HEAD(&ucontext->spare_pages);
 	err = qrnic_odp_budget_get(ucontext);
 	if (err)
 		return err;
+	if (request.comp_mask & QRNIC_UCONTEXT_REQ_SHARED_VIRTUAL) {
+		ucontext->process = qrnic_process_get(dev);
+		if (IS_ERR(ucontext->process)) {
+			err = PTR_ERR(ucontext->process);
+			goto err_budget;
+		}
+	}
 	ucontext->db_page = qrnic_db_page_create(ucontext);
 	if (IS_ERR(ucontext->db_page)) {
 		err = PTR_ERR(ucontext->db_page);
-		goto err_budget;
+		goto err_process;
 	}
 
 	qrnic_ucontext_response(ucontext, &response);
@@ -251,6 +342,9 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 
 err_page:
 	qrnic_db_page_destroy(ucontext->db_page);
+	qrnic_db_pages_free(ucontext);
+err_process:
+	qrnic_process_put(dev, ucontext->process);
 err_budget:
 	qrnic_odp_budget_put(ucontext);
 	return err;
@@ -266,6 +360,9 @@ void qrnic_ib_dealloc_ucontext(struct ib_ucontext *ibucontext)
 
 	qrnic_db_page_destroy(ucontext->db_page);
 	WARN_ON(!xa_empty(&ucontext->db_pages));
+	qrnic_db_pages_free(ucontext);
+	/* Last, because a doorbell page has the PASID of the process. */
+	qrnic_process_put(to_qrnic_dev(ibucontext->device), ucontext->process);
 	qrnic_odp_budget_put(ucontext);
 }
 
@@ -292,6 +389,15 @@ static int qrnic_db_page_mmap(struct ib_ucontext *ibucontext,
 		container_of(map, struct qrnic_ib_db_page, map);
 	phys_addr_t address = qrnic_db_page_phys(dev->qdev, page->number);
 
+	/*
+	 * No other process gets the page, neither by its own mapping nor by
+	 * fork(), because a direct WQE could name the memory of this process.
+	 */
+	if (page->ucontext->process) {
+		if (!qrnic_process_may_post(page->ucontext->process))
+			return -EPERM;
+		vm_flags_set(vma, VM_DONTCOPY);
+	}
 	return rdma_user_mmap_io(ibucontext, vma, PFN_DOWN(address),
 				 qrnic_db_page_bytes(page),
 				 pgprot_writecombine(vma->vm_page_prot), &map->entry);
@@ -322,8 +428,7 @@ static void qrnic_db_page_mmap_free(struct qrnic_ib_map *map)
 	struct qrnic_ib_db_page *page =
 		container_of(map, struct qrnic_ib_db_page, map);
 
-	qrnic_db_group_free(dev, page->number, page->count);
-	kfree(page);
+	qrnic_db_page_unused(dev, page);
 }
 
 void qrnic_ib_mmap_free(struct rdma_user_mmap_entry *entry)

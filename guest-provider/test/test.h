@@ -32,6 +32,8 @@
 	((condition) ? (void)0 : check_failed(__func__, __LINE__, #condition))
 
 static struct ibv_context *context;
+/* Flags of qrnicdv_open_device(); 0: the context is opened by ibv_open_device() */
+static uint32_t context_flags;
 static struct ibv_pd *pd;
 static struct ibv_mr *mr;
 static uint8_t *buffer;
@@ -384,6 +386,7 @@ static inline int set_up(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	const char *name = argc > 1 ? argv[1] : NULL;
+	struct qrnicdv_context_attr attr = {};
 	struct qrnicdv_device_attr dev;
 	struct ibv_device_attr limits;
 	struct ibv_gid_entry entry;
@@ -395,7 +398,9 @@ static inline int set_up(int argc, char **argv)
 			break;
 	if (!list || !list[i])
 		return -1;
-	context = ibv_open_device(list[i]);
+	attr.flags = context_flags;
+	context = attr.flags ? qrnicdv_open_device(list[i], &attr, sizeof(attr)) :
+			       ibv_open_device(list[i]);
 	ibv_free_device_list(list);
 	if (!context || qrnicdv_query_device(context, &dev, sizeof(dev)))
 		return -1;

@@ -19,6 +19,7 @@ try "verbs report on-demand paging" "ibv_devinfo -v -d $RDMA0 | grep -q ODP_SUPP
 chmod 0666 /dev/infiniband/uverbs*
 provider() { echo "set -o pipefail; qrnic-on-demand-test $RDMA0 $1 | tee test.log && ! grep -E '^not ok|SKIP' test.log"; }
 beside "the provider's test, IPv4" "$(provider "$gid4")" "the provider's test, IPv6" "$(provider "$gid6")"
+try "shared virtual addressing is not available without an IOMMU" "qrnic-process-test $RDMA0 $gid4 refused"
 
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control

@@ -20,7 +20,18 @@
 /* Private value, far from those in enum rdma_driver_id */
 #define QRNIC_DRIVER_ID 0x51524e43
 
-/* Request of alloc_context; optional */
+/*
+ * Request of alloc_context; optional.
+ *
+ * SHARED_VIRTUAL: the context shares the virtual addresses of the process with
+ * the device, through the IOMMU. If this is not available, the bit is 0 in
+ * comp_mask of the response. Only the process that creates the context can map
+ * its doorbell pages and create its queue pairs; other processes get EPERM.
+ */
+enum qrnic_alloc_ucontext_req_mask {
+	QRNIC_UCONTEXT_REQ_SHARED_VIRTUAL = 1 << 0,
+};
+
 struct qrnic_alloc_ucontext_req {
 	__aligned_u64 comp_mask;
 };
@@ -35,6 +46,7 @@ struct qrnic_alloc_ucontext_req {
  */
 enum qrnic_alloc_ucontext_resp_mask {
 	QRNIC_UCONTEXT_SMALL_QUEUES = 1 << 0,
+	QRNIC_UCONTEXT_SHARED_VIRTUAL = 1 << 1,
 };
 
 struct qrnic_alloc_ucontext_resp {
@@ -449,23 +461,31 @@ enum qrnic_db_page_free_attrs {
 };
 
 /*
- * Methods for indirect keys of a PD; work requests make these keys valid and
- * invalid
+ * Methods for keys of a PD that work requests make valid and invalid: indirect
+ * keys, and keys of process memory
  */
 enum qrnic_mkey_methods {
 	QRNIC_METHOD_MKEY_CREATE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_METHOD_MKEY_DESTROY,
 };
 
+enum qrnic_mkey_kind {
+	QRNIC_MKEY_KIND_INDIRECT,
+	QRNIC_MKEY_KIND_PROCESS,
+};
+
 /*
- * MAX_PIECES and KEY are __u32; KEY contains the index of the key and its first
- * variant
+ * MAX_PIECES, KEY and KIND are __u32. KEY contains the index of the key and its
+ * first variant. KIND is optional, an enum qrnic_mkey_kind, by default an
+ * indirect key. A key of process memory requires a context with
+ * QRNIC_UCONTEXT_SHARED_VIRTUAL, and MAX_PIECES is 0.
  */
 enum qrnic_mkey_create_attrs {
 	QRNIC_ATTR_MKEY_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	QRNIC_ATTR_MKEY_CREATE_PD,
 	QRNIC_ATTR_MKEY_CREATE_MAX_PIECES,
 	QRNIC_ATTR_MKEY_CREATE_KEY,
+	QRNIC_ATTR_MKEY_CREATE_KIND,
 };
 
 enum qrnic_mkey_destroy_attrs {
