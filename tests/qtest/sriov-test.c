@@ -689,6 +689,46 @@ static void vf_reset(Device *pf, unsigned devfn)
                  PCI_EXP_DEVCTL_BCR_FLR);
 }
 
+/* Fills memory of a virtual function with commands of all kinds. */
+static void hostile_fill(Device *pf, GRand *rand, unsigned number)
+{
+    g_autofree uint8_t *raw = g_malloc(HOSTILE_MEMORY);
+
+    for (unsigned i = 0; i < HOSTILE_MEMORY; i += QRNIC_CMD_ENTRY_BYTES) {
+        QrnicCmdEntry entry = {
+            .opcode = any(rand, 0x60), .object = any(rand, VFS), .owner = 1,
+            .in_addr = VF_FREE(number) + any(rand, HOSTILE_MEMORY),
+            .in_len = any(rand, 256),
+            .out_addr = VF_FREE(number) + any(rand, HOSTILE_MEMORY),
+            .out_len = any(rand, 256),
+        };
+
+        qrnic_cmd_entry_pack(raw + i, &entry);
+    }
+    qtest_memwrite(pf->qts, VF_FREE(number), raw, HOSTILE_MEMORY);
+}
+
+/* Lets a virtual function execute commands. */
+static void hostile_commands(Device *pf, GRand *rand, unsigned number)
+{
+    const struct { unsigned offset; uint32_t value; } writes[] = {
+        { QRNIC_REG_CONTROL, 0 },
+        { QRNIC_REG_CMD_BASE_LO, VF_FREE(number) + any(rand, 16) * 0x1000 },
+        { QRNIC_REG_CMD_BASE_HI, 0 },
+        { QRNIC_REG_CMD_SIZE, 3 },
+        { QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_CMD_ENABLE_MASK },
+        { QRNIC_REG_CMD_DOORBELL, 8 },
+    };
+
+    qtest_writew(pf->qts, config_address(pf, pf->devfn + 1 + number,
+                                         PCI_COMMAND),
+                 PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+    for (unsigned i = 0; i < ARRAY_SIZE(writes); i++) {
+        qtest_writel(pf->qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
+                     writes[i].offset, writes[i].value);
+    }
+}
+
 /*
  * Performs a random access to a BAR of a virtual function, to its configuration
  * space, or to the SR-IOV capability. All addresses for DMA are in the memory
@@ -706,36 +746,42 @@ static void hostile_step(Device *pf, GRand *rand)
     uint32_t pages = 256 / VFS * QRNIC_DB_PAGE_SIZE;
     QTestState *qts = pf->qts;
 
-    switch (any(rand, 12)) {
-    case 0 ... 3:
+    switch (any(rand, 32)) {
+    case 0 ... 7:
         qtest_writel(qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
                      4 * any(rand, 32), any(rand, 2) ? value : value & 0xf);
         break;
-    case 4: case 5:
+    case 8 ... 12:
         qtest_writeq(qts, VF_DOORBELLS + number * pages + 8 * any(rand, 512),
                      (uint64_t)g_rand_int(rand) << 32 | any(rand, 256));
         break;
-    case 6:
+    case 13 ... 15:
         qtest_writel(qts, VF_MSIX + number * QRNIC_BAR_MSIX_SIZE +
                      4 * any(rand, 64), any(rand, 2) ? value : 0);
         break;
-    case 7:
+    case 16 ... 19:
         qtest_writew(qts, config_address(pf, devfn, PCI_COMMAND),
                      commands[any(rand, ARRAY_SIZE(commands))]);
         break;
-    case 8:
+    case 20 ... 27:
+        hostile_commands(pf, rand, number);
+        break;
+    case 28:
         vf_reset(pf, devfn);
         break;
-    case 9:
+    case 29:
         sriov_writew(pf, PCI_SRIOV_NUM_VF, any(rand, 2 * VFS));
         break;
-    case 10:
-        sriov_writew(pf, PCI_SRIOV_CTRL, any(rand, 4) ?
-                     PCI_SRIOV_CTRL_VFE | PCI_SRIOV_CTRL_MSE :
-                     any(rand, 2) * PCI_SRIOV_CTRL_VFE);
+    case 30:
+        sriov_writew(pf, PCI_SRIOV_CTRL, any(rand, 2) * PCI_SRIOV_CTRL_VFE);
+        sriov_writew(pf, PCI_SRIOV_NUM_VF, VFS);
+        sriov_writew(pf, PCI_SRIOV_CTRL,
+                     PCI_SRIOV_CTRL_VFE | PCI_SRIOV_CTRL_MSE);
         break;
-    case 11:
-        sriov_writel(pf, PCI_SRIOV_BAR, any(rand, 4) ? VF_CONTROL : VF_MOVED);
+    case 31:
+        sriov_writel(pf, PCI_SRIOV_BAR, VF_MOVED);
+        qtest_readl(qts, VF_MOVED + number * QRNIC_BAR_CONTROL_SIZE);
+        sriov_writel(pf, PCI_SRIOV_BAR, VF_CONTROL);
         break;
     }
 }
@@ -755,9 +801,8 @@ static void test_hostile(void)
     if (!pf) {
         return;
     }
-    for (unsigned i = 0; i < VFS * HOSTILE_MEMORY; i += 4) {
-        qtest_writel(pf->qts, VF_FREE(i / HOSTILE_MEMORY) + i % HOSTILE_MEMORY,
-                     g_rand_int(rand));
+    for (unsigned i = 0; i < VFS; i++) {
+        hostile_fill(pf, rand, i);
     }
     function_start(&f, pf, 1);
     reg_write(pf, QRNIC_REG_SCRATCH, 0x11111111);
