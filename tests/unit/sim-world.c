@@ -116,21 +116,28 @@ static QrnicTranslate env_translate(void *opaque, uint32_t pasid,
     return done;
 }
 
+/* Returns the address in memory of a translated address. */
+static uint64_t memory_at(SimNode *n, uint64_t addr, size_t len, bool write)
+{
+    addr -= TRANSLATED;
+    return n->translated ? n->translated(n, addr, len, write) : addr;
+}
+
 static bool env_translated_read(void *opaque, uint64_t addr, void *buf,
                                 size_t len)
 {
-    return env_dma_read(opaque, addr - TRANSLATED, buf, len);
+    return env_dma_read(opaque, memory_at(opaque, addr, len, false), buf, len);
 }
 
 static bool env_translated_write(void *opaque, uint64_t addr, const void *buf,
                                  size_t len)
 {
-    return env_dma_write(opaque, addr - TRANSLATED, buf, len);
+    return env_dma_write(opaque, memory_at(opaque, addr, len, true), buf, len);
 }
 
 static bool env_translated_atomic(void *opaque, uint64_t addr, QrnicAtomic *op)
 {
-    return env_dma_atomic(opaque, addr - TRANSLATED, op);
+    return env_dma_atomic(opaque, memory_at(opaque, addr, 8, true), op);
 }
 
 static bool env_dm_atomic(void *opaque, uint64_t offset, QrnicAtomic *op)

@@ -61,6 +61,11 @@ struct SimNode {
     QrnicTranslate (*translate)(SimNode *n, uint32_t pasid, uint64_t addr,
                                 bool write, QrnicTranslated *result);
     void *translate_opaque;
+    /*
+     * Called before each access to a translated address, or NULL. Returns the
+     * address in memory.
+     */
+    uint64_t (*translated)(SimNode *n, uint64_t addr, size_t len, bool write);
     /* Called behind each read of the device, as a racing CPU; or NULL */
     void (*after_read)(SimNode *n, uint64_t addr, size_t len);
     /* Called behind each write of the device; or NULL */

@@ -193,6 +193,13 @@ static uint32_t fill_mkey(FuzzNode *f, Bytes *b, uint8_t *raw)
         };
         in.length /= 2;
         in.flags = how >> 6 & 1;
+    } else if (how & 0x40) {
+        const uint64_t length = in.length;
+
+        in = fuzz_process_key(how >> 7, how & 0xf, f->data + which % 16);
+        in.variant = which;
+        in.pd = f->n->pd;
+        in.length = MIN(length, in.length);
     }
     qrnic_mkey_ctx_pack(raw, &in);
     return f->key[which % FUZZ_KEYS] >> 8;
@@ -220,6 +227,17 @@ static uint32_t fill_answer(FuzzNode *f, Bytes *b, uint8_t *raw)
 
     qrnic_fault_answer_pack(raw, &in);
     return any_qp(f, b) << 1 | (take8(b) & 1);
+}
+
+static uint32_t fill_pasid(FuzzNode *f, Bytes *b, uint8_t *raw)
+{
+    const uint8_t how = take8(b);
+    const QrnicPasidCtx in = {
+        .pasid = how & 3 ? fuzz_process_key(how >> 2 & 1, 0, 0).pasid : 0,
+    };
+
+    qrnic_pasid_ctx_pack(raw, &in);
+    return f->page;
 }
 
 static uint32_t fill_qp(FuzzNode *f, Bytes *b, uint8_t *raw)
@@ -430,6 +448,7 @@ static const struct {
     { QRNIC_CMD_INVALIDATE_PAGES, fill_pages },
     { QRNIC_CMD_RESUME_PAGE_FAULT, fill_answer },
     { QRNIC_CMD_REFUSE_PAGE_FAULT, fill_answer },
+    { QRNIC_CMD_SET_PASID, fill_pasid },
     { QRNIC_CMD_CREATE_QP, fill_qp },
     { QRNIC_CMD_MODIFY_QP, fill_attr },
     { QRNIC_CMD_CREATE_SRQ, fill_srq },
@@ -651,6 +670,10 @@ static void op_page_fault(FuzzNode *f, Bytes *b)
         return;
     }
     qrnic_page_fault_unpack(&fault, raw);
+    if (fault.flags & QRNIC_PAGE_FAULT_PASID) {
+        fuzz_process_page_in(f, fault.pasid, fault.address, fault.length,
+                             how & 2);
+    }
     for (unsigned i = 0; i < FUZZ_PAGES; i++) {
         uint64_t start = f->data + i * FUZZ_PAGE;
 
@@ -709,18 +732,9 @@ static void op_memory(FuzzNode *f, Bytes *b)
     fuzz_break(f->n->memory + at, FUZZ_PAGE / 2, b);
 }
 
-/* Changes a WQE as a CPU could, right after the device has read it. */
-static void after_read(SimNode *n, uint64_t addr, size_t len)
-{
-    if (len >= QRNIC_WQEBB_SIZE) {
-        n->memory[addr + len / 2] ^= 0x11;
-        n->memory[addr + 4] ^= 1;
-    }
-}
-
 static void op_race(FuzzNode *f, Bytes *b)
 {
-    f->n->after_read = take8(b) & 1 ? after_read : NULL;
+    f->races = take8(b) & 1;
 }
 
 /* Makes DMA to a part of the memory fail, or to none. */

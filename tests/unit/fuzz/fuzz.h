@@ -23,6 +23,8 @@
 #define FUZZ_DATA (256u << 10)  /* Bytes of the memory for messages */
 #define FUZZ_PAGE 4096u
 #define FUZZ_PAGES 16u          /* Pages of a region with a table */
+#define FUZZ_PROCESSES 2u       /* Processes with a PASID */
+#define FUZZ_ADDRESS 0x550000000000ull  /* Virtual address of their pages */
 #define FUZZ_LOG_SRQ 6
 #define FUZZ_KEPT 64u           /* Frames that can be repeated */
 #define FUZZ_FRAME_MAX 9600u
@@ -73,8 +75,10 @@ extern const unsigned fuzz_num_kinds;
 
 typedef enum FuzzKey {
     KEY_ALL, KEY_DMA, KEY_TABLE, KEY_ON_DEMAND, KEY_READ_ONLY, KEY_FAST_REG,
+    KEY_PROCESS_FAST,
     KEY_WINDOW_1, KEY_WINDOW_2, KEY_NULL, KEY_INDIRECT, KEY_INDIRECT_2,
-    KEY_DEVICE, KEY_OTHER_PD, FUZZ_KEYS,
+    KEY_DEVICE, KEY_OTHER_PD, KEY_PROCESS, KEY_PROCESS_2, KEY_PROCESS_ODD,
+    FUZZ_KEYS,
 } FuzzKey;
 
 typedef enum FuzzSrq {
@@ -91,6 +95,29 @@ typedef struct FuzzQp {
     uint32_t psn;               /* PSN of the last frame to it */
 } FuzzQp;
 
+typedef enum FuzzPageState {
+    FUZZ_PAGE_ABSENT, FUZZ_PAGE_READABLE, FUZZ_PAGE_WRITABLE,
+    FUZZ_PAGE_FAILED,           /* The IOMMU rejects requests */
+    FUZZ_PAGE_INVALID,          /* The IOMMU returns an invalid page size */
+    FUZZ_PAGE_STATES,
+} FuzzPageState;
+
+/* Page table of a process: FUZZ_PAGES pages from FUZZ_ADDRESS */
+typedef struct FuzzProcess {
+    bool large;                 /* One large page if all have one state */
+    struct {
+        FuzzPageState state;
+        uint32_t invalidated;   /* Time of the last invalidation */
+    } page[FUZZ_PAGES];
+} FuzzProcess;
+
+/* Change of pages, with an invalidation (processes.c) */
+typedef struct FuzzChange {
+    uint8_t process, scope, first, count;
+    uint8_t state;              /* FuzzPageState; from FUZZ_PAGE_STATES: same */
+    uint8_t again;              /* Operations until the change is repeated */
+} FuzzChange;
+
 typedef struct FuzzNode {
     FuzzWorld *world;
     SimNode *n;
@@ -100,6 +127,12 @@ typedef struct FuzzNode {
     uint64_t table, demand, pages;
     uint64_t list;              /* List of keys for REG_MR */
     uint32_t key[FUZZ_KEYS];
+    uint64_t processes;         /* Memory of the processes */
+    FuzzProcess process[FUZZ_PROCESSES];
+    uint32_t process_time;      /* Number of invalidations */
+    FuzzChange change;          /* Executed in this many operations; 0: never */
+    unsigned change_in;
+    bool races;                 /* WQEs change behind each read */
     SimSrq srq[FUZZ_SRQS];
     uint16_t srq_next[FUZZ_SRQS][1 << FUZZ_LOG_SRQ];
     struct {
@@ -119,6 +152,8 @@ struct FuzzWorld {
     uint32_t rate_limit;
     uint8_t priority, qp_options;
     bool roce_v1, verified, coalesces;
+    bool registers;             /* The doorbell page has a PASID */
+    uint8_t large_pages;        /* Bit for each process */
     uint32_t made;              /* A bit for each kind that is set up */
     FuzzNode node[2];
     struct {
@@ -141,6 +176,7 @@ typedef struct FuzzOp {
 
 /* The operations of each file; the tables end with a NULL name. */
 extern const FuzzOp fuzz_work_ops[], fuzz_control_ops[], fuzz_frame_ops[];
+extern const FuzzOp fuzz_process_ops[];
 
 /* The functions that libFuzzer calls (main.c). */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -193,6 +229,18 @@ uint32_t fuzz_step_mask(const FuzzQp *q, uint8_t state);
 FuzzQp *fuzz_peer(FuzzNode *f, unsigned kind);
 /* Returns an existing queue pair of the node, or NULL. */
 FuzzQp *fuzz_qp_any(FuzzNode *f, Bytes *b, unsigned *kind);
+
+/* processes.c: makes the page tables of a node, before its keys. */
+void fuzz_processes_make(FuzzNode *f);
+/* Removes the functions of processes.c from the environment. */
+void fuzz_processes_end(FuzzNode *f);
+/* Asserts that each translation in the device's cache is valid. */
+void fuzz_processes_check(FuzzNode *f);
+/* Returns the context of a key for all pages of a process. */
+QrnicMkeyCtx fuzz_process_key(unsigned process, uint8_t access, uint64_t start);
+/* Makes the pages of a range present, as after a page fault. */
+void fuzz_process_page_in(FuzzNode *f, uint32_t pasid, uint64_t address,
+                          uint64_t length, bool writable);
 
 /* Installs the tap that records frames, and may lose or mark them (run.c). */
 void fuzz_wire_begin(FuzzWorld *w);

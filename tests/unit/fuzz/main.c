@@ -13,7 +13,7 @@
 #define RUN_SHARE 64
 
 static const FuzzOp *const tables[] = {
-    fuzz_work_ops, fuzz_control_ops, fuzz_frame_ops,
+    fuzz_work_ops, fuzz_control_ops, fuzz_frame_ops, fuzz_process_ops,
 };
 
 /*

@@ -142,6 +142,7 @@ void fuzz_run(FuzzWorld *w, int64_t ns)
 {
     sim_run(w->sim, w->sim->now + ns);
     for (unsigned i = 0; i < 2; i++) {
+        fuzz_processes_check(&w->node[i]);
         if (qrnic_is_fatal(w->node[i].n->engine)) {
             fuzz_node_reset(&w->node[i]);
         }
@@ -185,7 +186,7 @@ void fuzz_world_verify(FuzzWorld *w)
     for (unsigned i = 0; i < 2; i++) {
         SimNode *n = &w->sim->node[i];
 
-        n->after_read = NULL;
+        fuzz_processes_end(&w->node[i]);
         n->broken_from = n->broken_to = 0;
         sim_reset(n);
         fuzz_clear(n);

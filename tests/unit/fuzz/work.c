@@ -53,7 +53,8 @@ static uint32_t key_of(FuzzNode *f, uint8_t choice)
 {
     static const FuzzKey often[] = {
         KEY_ALL, KEY_ALL, KEY_ALL, KEY_TABLE, KEY_ON_DEMAND, KEY_DMA,
-        KEY_INDIRECT, KEY_DEVICE,
+        KEY_INDIRECT, KEY_DEVICE, KEY_PROCESS, KEY_PROCESS, KEY_PROCESS_2,
+        KEY_PROCESS_ODD, KEY_PROCESS_FAST,
     };
 
     if (choice < 0x80) {
@@ -185,12 +186,13 @@ static void registration_fill(FuzzNode *f, Request *r, Bytes *b)
 
     switch (r->wr.opcode) {
     case QRNIC_WQE_LOCAL_INV:
-        r->wr.imm = f->key[KEY_FAST_REG + how % 6];
+        r->wr.imm = f->key[KEY_FAST_REG + how % 7];
         break;
     case QRNIC_WQE_BIND_MW:
         r->bind = (QrnicBindSeg) {
             .key = f->key[KEY_WINDOW_1 + (how & 1)] + (how & 2 ? 1 : 0),
-            .lkey = f->key[how & 4 ? KEY_TABLE : KEY_ALL],
+            .lkey = f->key[how & 8 ? KEY_PROCESS : how & 4 ? KEY_TABLE :
+                           KEY_ALL],
             .address = f->data + 8, .length = 8u << how % 12,
             .access = how >> 3 & 0xe, .flags = how & 0x80 ? 1 : 0,
         };
@@ -203,6 +205,10 @@ static void registration_fill(FuzzNode *f, Request *r, Bytes *b)
             .table = { .root = f->list, .levels = 1,
                        .page_shift = QRNIC_PAGE_SHIFT_MIN },
         };
+        if (how & 0x20) {
+            r->reg.key = f->key[KEY_PROCESS_FAST];
+            r->reg.table = (QrnicTranslation) { .root = FUZZ_ADDRESS };
+        }
         r->wr.reg = &r->reg;
         break;
     default:
@@ -315,7 +321,7 @@ static void request_fill(FuzzNode *f, Request *r, unsigned kind, Bytes *b)
         r->wr.imm = peer;
         break;
     case QRNIC_WQE_SEND_INV:
-        r->wr.imm = f->world->node[!f->n->id].key[KEY_FAST_REG + peer % 6];
+        r->wr.imm = f->world->node[!f->n->id].key[KEY_FAST_REG + peer % 7];
         break;
     }
     if (is_registration(r->wr.opcode)) {

@@ -196,6 +196,14 @@ static void keys_make(FuzzNode *f)
         .type = QRNIC_MKEY_MR, .access = all, .start = f->data,
         .length = FUZZ_DATA, .table.root = f->data,
     });
+    key_make(f, KEY_PROCESS, fuzz_process_key(0, all, f->data));
+    key_make(f, KEY_PROCESS_2, fuzz_process_key(1, all, f->data));
+    /* Addresses that are multiples of 8 are none in the process. */
+    key_make(f, KEY_PROCESS_ODD, fuzz_process_key(0, all, f->data + 4));
+    key_make(f, KEY_PROCESS_FAST, (QrnicMkeyCtx) {
+        .type = QRNIC_MKEY_FAST_REG, .flags = QRNIC_MKEYF_PASID,
+        .length = FUZZ_PAGES * FUZZ_PAGE,
+    });
 }
 
 static void memory_make(FuzzNode *f)
@@ -618,6 +626,7 @@ static void node_make(FuzzNode *f)
     f->counter_set = PLAIN(f->n, ALLOC_COUNTER_SET);
     page_fault_eq_make(f);
     memory_make(f);
+    fuzz_processes_make(f);
     keys_make(f);
     for (unsigned i = 0; i < KINDS; i++) {
         qp_place(f, i);
@@ -723,6 +732,10 @@ static SimOptions options_of_header(FuzzWorld *w, Bytes *b)
                                           QRNIC_CAP_LINK_RETRANSMISSION),
     };
 
+    o.translation_cache = 1u << (lacks >> 1 & 3) * 2;
+    o.no_translation_cache = (lacks & 7) == 7;
+    w->registers = lacks & 8;
+    w->large_pages = lacks >> 6;
     w->roce_v1 = (flags & 0x60) == 0x60;
     w->verified = flags & 0x80 && !o.link_retransmission;
     if (cache & 1) {
