@@ -416,6 +416,21 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
     return QRNIC_SYN_NONE;
 }
 
+/*
+ * Returns true if the 8 bytes of an atomic lie in two pages of a process. The
+ * device rejects the atomic, because the second page may become absent after
+ * the write to the first. Then a part of the atomic would be executed twice.
+ * Large pages count as pages of 4 KiB, so that the result does not depend on
+ * the operating system.
+ */
+static bool crosses_pages(const Place *at)
+{
+    const uint64_t page = 1ull << QRNIC_PAGE_SHIFT_MIN;
+
+    return at->k->backing == QRNIC_BACKING_PROCESS &&
+           qrnic_process_address(at->k, at->addr) % page > page - 8;
+}
+
 /* Finds the place of all 8 bytes of an atomic. */
 static enum qrnic_syndrome whole_place(QrnicEngine *e, QrnicMkey *k,
                                        uint64_t addr, Place *at)
@@ -426,6 +441,10 @@ static enum qrnic_syndrome whole_place(QrnicEngine *e, QrnicMkey *k,
         qrnic_guest_error(e, QRNIC_GE_PIECE_REFUSED, "key", k->index,
                           "an atomic at 0x%" PRIx64 " lies in several pieces",
                           addr);
+        why = QRNIC_SYN_KEY_SPLIT;
+    } else if (!why && crosses_pages(at)) {
+        qrnic_guest_error(e, QRNIC_GE_PIECE_REFUSED, "key", k->index,
+                          "an atomic at 0x%" PRIx64 " lies in two pages", addr);
         why = QRNIC_SYN_KEY_SPLIT;
     }
     return why;

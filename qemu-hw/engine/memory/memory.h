@@ -363,8 +363,8 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
  *
  * Executes an atomic. The host executes it as one access if it can.
  *
- * Returns: as qrnic_memory_read(), or SYN_KEY_SPLIT if the 8 bytes lie in more
- * than one piece of an indirect key
+ * Returns: as qrnic_memory_read(), or SYN_KEY_SPLIT if the 8 bytes lie in two
+ * pieces of an indirect key or in two pages of a process
  */
 enum qrnic_syndrome qrnic_memory_atomic(QrnicEngine *e, QrnicMkey *k,
                                         uint64_t addr, QrnicAtomic *op,

@@ -57,9 +57,11 @@ static void expect_valid(const FuzzNode *f, uint64_t addr)
 
 void fuzz_processes_check(FuzzNode *f)
 {
+    /* The first capability requires the second. */
+    const uint64_t needed = QRNIC_CAP_SHARED_VIRTUAL | QRNIC_CAP_ON_DEMAND;
     QrnicTranslated t;
 
-    if (!(f->world->options.capabilities & QRNIC_CAP_SHARED_VIRTUAL)) {
+    if (needed & ~f->world->options.capabilities) {
         return;
     }
     for (unsigned i = 0; i < FUZZ_PROCESSES * FUZZ_PAGES; i++) {
