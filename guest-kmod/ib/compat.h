@@ -160,12 +160,17 @@ static inline u64 qrnic_odp_entry(struct device *device, struct ib_umem_odp *ume
 
 /*
  * Since 6.16 iommu_sva_bind_device() enables shared virtual addressing. Before,
- * the driver enables it.
+ * the driver enables it. The newer function fails with ENOSPC if the IOMMU has
+ * no PASIDs, so that the driver checks this itself.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 static inline int qrnic_sva_enable(struct device *device)
 {
-	return 0;
+#ifdef CONFIG_IOMMU_SVA
+	if (device->iommu && device->iommu->max_pasids)
+		return 0;
+#endif
+	return -ENODEV;
 }
 
 static inline void qrnic_sva_disable(struct device *device)

@@ -170,9 +170,10 @@ static struct mm_struct *qrnic_process_mm_get(struct qrnic_ib_dev *dev, u32 pasi
 
 /*
  * Pages in the memory of a page fault with a PASID. Returns true if the access
- * may resume. Returns false if the process has no such memory or right. The
- * access resumes as soon as the first page is present, because the device
- * reports the page fault of a later page separately.
+ * may resume. Returns false if the process has no such memory or right. One
+ * present page is sufficient, because the device reports the page fault of a
+ * later page separately. A page that waits for user space, for example for
+ * userfaultfd, delays the answer, as with memory regions on demand.
  */
 bool qrnic_process_page_in(struct qrnic_ib_dev *dev,
 			   const struct qrnic_page_fault *fault)

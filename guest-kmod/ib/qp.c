@@ -360,11 +360,6 @@ static int qrnic_qp_user_prepare(struct qrnic_ib_dev *dev, struct qrnic_ib_qp *q
 	if (err)
 		return err;
 
-	if (!qrnic_process_may_post(ucontext->process)) {
-		err = -EPERM;
-		goto err_address_space;
-	}
-
 	qp->sq_log_size = request->sq_log_size;
 	qp->rq_log_size = request->rq_log_size;
 	qp->rq_log_stride = request->rq_log_stride;
@@ -541,8 +536,14 @@ int qrnic_ib_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	struct qrnic_ib_qp *qp = to_qrnic_qp(ibqp);
 	struct qrnic_create_qp_resp response = {};
 	struct qrnic_create_qp_req request;
+	struct qrnic_ib_ucontext *ucontext;
 	struct qrnic_qp_ctx context = {};
 	int err = 0, type;
+
+	ucontext = rdma_udata_to_drv_context(udata, struct qrnic_ib_ucontext,
+					     ibucontext);
+	if (ucontext && !qrnic_process_may_post(ucontext->process))
+		return -EPERM;
 
 	if (init->rwq_ind_tbl)
 		return qrnic_rss_create(dev, qp, init, udata);

@@ -342,8 +342,9 @@ int qrnic_ib_alloc_ucontext(struct ib_ucontext *ibucontext,
 
 err_page:
 	qrnic_db_page_destroy(ucontext->db_page);
-	qrnic_db_pages_free(ucontext);
 err_process:
+	/* A page whose creation failed keeps the PASID, and is here, too. */
+	qrnic_db_pages_free(ucontext);
 	qrnic_process_put(dev, ucontext->process);
 err_budget:
 	qrnic_odp_budget_put(ucontext);

@@ -1,7 +1,7 @@
 # Enables virtual functions, each in a network namespace with its own RDMA device. Programs communicate between virtual
 # functions and with the physical function, through the embedded switch.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic,vfs=40 --timeout 600 --allow-report "qrnic .*: probe with driver qrnic failed with error"
+# guest: --guests 1 --nic qrnic,vfs=40 --timeout 600 --allow-report "qrnic.*: probe with driver qrnic.* failed with error"
 # inside only: vfio-user has no virtual functions
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
@@ -142,7 +142,7 @@ try "a function that does not exist is rejected" "! ip link set $NIC0 vf 40 trus
 echo 0 >"$pci/sriov_numvfs"
 # The physical function is reset while Linux enables virtual functions. The recovery must wait until all are enabled,
 # because otherwise it restores VF Enable with the number 0. To enable 40 functions takes longer than a recovery.
-# The probe of a virtual function fails if the reset disables the function meanwhile.
+# The probe of a virtual function, or of its RDMA device, fails if the reset disables the function meanwhile.
 # shellcheck disable=SC2317  # called through wait_until
 capability_restored() { [ $((0x$(setpci -s "$pf" ECAP_SRIOV+8.w) & 1)) = 1 ]; }
 # shellcheck disable=SC2317  # called through wait_until
