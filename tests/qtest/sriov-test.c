@@ -708,17 +708,21 @@ static void hostile_fill(Device *pf, GRand *rand, unsigned number)
     qtest_memwrite(pf->qts, VF_FREE(number), raw, HOSTILE_MEMORY);
 }
 
-/* Lets a virtual function execute commands. */
-static void hostile_commands(Device *pf, GRand *rand, unsigned number)
+/*
+ * Lets a virtual function execute commands after a reset, which ends a fatal
+ * state. Returns the number of completed commands.
+ */
+static unsigned hostile_commands(Device *pf, GRand *rand, unsigned number)
 {
     const struct { unsigned offset; uint32_t value; } writes[] = {
-        { QRNIC_REG_CONTROL, 0 },
+        { QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_RESET_MASK },
         { QRNIC_REG_CMD_BASE_LO, VF_FREE(number) + any(rand, 16) * 0x1000 },
         { QRNIC_REG_CMD_BASE_HI, 0 },
         { QRNIC_REG_CMD_SIZE, 3 },
         { QRNIC_REG_CONTROL, QRNIC_REG_CONTROL_CMD_ENABLE_MASK },
         { QRNIC_REG_CMD_DOORBELL, 8 },
     };
+    uint32_t done;
 
     qtest_writew(pf->qts, config_address(pf, pf->devfn + 1 + number,
                                          PCI_COMMAND),
@@ -727,14 +731,19 @@ static void hostile_commands(Device *pf, GRand *rand, unsigned number)
         qtest_writel(pf->qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
                      writes[i].offset, writes[i].value);
     }
+    done = qtest_readl(pf->qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
+                                QRNIC_REG_CMD_CONSUMER);
+    /* A disabled function reads as all ones. */
+    return done == UINT32_MAX ? 0 : done;
 }
 
 /*
  * Performs a random access to a BAR of a virtual function, to its configuration
- * space, or to the SR-IOV capability. All addresses for DMA are in the memory
- * of the virtual function or beyond the memory of the machine.
+ * space, or to the SR-IOV capability. Addresses of command queues and mailboxes
+ * are in the memory of the virtual function or beyond the memory of the
+ * machine. Returns the number of completed commands.
  */
-static void hostile_step(Device *pf, GRand *rand)
+static unsigned hostile_step(Device *pf, GRand *rand)
 {
     static const uint16_t commands[] = {
         0, PCI_COMMAND_MEMORY, PCI_COMMAND_MASTER,
@@ -764,8 +773,7 @@ static void hostile_step(Device *pf, GRand *rand)
                      commands[any(rand, ARRAY_SIZE(commands))]);
         break;
     case 20 ... 27:
-        hostile_commands(pf, rand, number);
-        break;
+        return hostile_commands(pf, rand, number);
     case 28:
         vf_reset(pf, devfn);
         break;
@@ -784,6 +792,7 @@ static void hostile_step(Device *pf, GRand *rand)
         sriov_writel(pf, PCI_SRIOV_BAR, VF_CONTROL);
         break;
     }
+    return 0;
 }
 
 /*
@@ -795,6 +804,7 @@ static void test_hostile(void)
     Device *pf = pf_start(), *vf;
     g_autoptr(GRand) rand = g_rand_new_with_seed(1);
     g_autofree uint8_t *before = g_malloc(0x4000), *after = g_malloc(0x4000);
+    unsigned commands = 0;
     Function f, of_vf;
     QrnicVfAttr attr;
 
@@ -812,11 +822,13 @@ static void test_hostile(void)
     qtest_memwrite(pf->qts, f.mr.memory, before, 0x4000);
     vfs_enable(pf, VFS);
     for (unsigned i = 0; i < HOSTILE_STEPS; i++) {
-        hostile_step(pf, rand);
+        commands += hostile_step(pf, rand);
         if (i % 16 == 0) {
             g_assert_cmphex(reg_read(pf, QRNIC_REG_SCRATCH), ==, 0x11111111);
         }
     }
+    g_test_message("%u commands", commands);
+    g_assert_cmpuint(commands, >, 100);
     settle(pf);
     qtest_memread(pf->qts, f.mr.memory, after, 0x4000);
     g_assert_cmpmem(before, 0x4000, after, 0x4000);
