@@ -131,7 +131,9 @@ def guest_error(device, name):
 
 
 def test_context(path):
-    gives("EOPNOTSUPP", "context: unknown bit of comp_mask", Context(path).open, struct.pack("<Q", 1))
+    gives("EOPNOTSUPP", "context: unknown bit of comp_mask", Context(path).open, struct.pack("<Q", 2))
+    # This bit requests an optional feature: the response has it only if the context has the feature.
+    gives("success", "context: request of shared virtual addressing", Context(path).open, struct.pack("<Q", 1))
     gives("success", "context: a longer request with zeros", Context(path).open, bytes(24))
     gives("EOPNOTSUPP", "context: a longer request with more", Context(path).open, bytes(16) + b"\1" * 8)
     gives("success", "context: a response that is too short", Context(path).open, b"", 16)
