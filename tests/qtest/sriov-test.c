@@ -681,6 +681,12 @@ static uint32_t any(GRand *rand, uint32_t limit)
     return g_rand_int_range(rand, 0, limit);
 }
 
+/* Returns the bus address of a register of a virtual function. */
+static uint64_t vf_register(unsigned number, unsigned offset)
+{
+    return VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE + offset;
+}
+
 static void vf_reset(Device *pf, unsigned devfn)
 {
     uint8_t exp = qpci_find_capability(pf->pci, PCI_CAP_ID_EXP, 0);
@@ -728,11 +734,10 @@ static unsigned hostile_commands(Device *pf, GRand *rand, unsigned number)
                                          PCI_COMMAND),
                  PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
     for (unsigned i = 0; i < ARRAY_SIZE(writes); i++) {
-        qtest_writel(pf->qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
-                     writes[i].offset, writes[i].value);
+        qtest_writel(pf->qts, vf_register(number, writes[i].offset),
+                     writes[i].value);
     }
-    done = qtest_readl(pf->qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
-                                QRNIC_REG_CMD_CONSUMER);
+    done = qtest_readl(pf->qts, vf_register(number, QRNIC_REG_CMD_CONSUMER));
     /* A disabled function reads as all ones. */
     return done == UINT32_MAX ? 0 : done;
 }
@@ -757,8 +762,8 @@ static unsigned hostile_step(Device *pf, GRand *rand)
 
     switch (any(rand, 32)) {
     case 0 ... 7:
-        qtest_writel(qts, VF_CONTROL + number * QRNIC_BAR_CONTROL_SIZE +
-                     4 * any(rand, 32), any(rand, 2) ? value : value & 0xf);
+        qtest_writel(qts, vf_register(number, 4 * any(rand, 32)),
+                     any(rand, 2) ? value : value & 0xf);
         break;
     case 8 ... 12:
         qtest_writeq(qts, VF_DOORBELLS + number * pages + 8 * any(rand, 512),
