@@ -42,7 +42,7 @@ void qrnic_process_init(struct qrnic_ib_dev *dev)
 			      !qrnic_sva_enable(qrnic_dma_device(dev->qdev));
 }
 
-/* Called when no context exists any more. */
+/* Disables shared virtual addressing. The caller has freed all contexts. */
 void qrnic_process_cleanup(struct qrnic_ib_dev *dev)
 {
 	if (dev->shared_virtual)

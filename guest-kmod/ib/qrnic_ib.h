@@ -100,7 +100,7 @@ struct qrnic_ib_dev {
 	 * True if contexts can have shared virtual addressing (process.c)
 	 */
 	bool shared_virtual;
-	/* Taken while an entry of processes, by its PASID, comes or goes */
+	/* Serialises changes of processes, whose index is the PASID */
 	struct mutex process_mutex;
 	struct xarray processes;
 

@@ -72,7 +72,7 @@ class Machine:
         self.reset()
 
     def open_region(self, region):
-        """Maps a region, except that of the MSI-X table. The kernel owns the table, and ignores writes to this region."""
+        """Maps a region, except that of the MSI-X table, which the kernel sets up (connect_interrupts)."""
         information = bytearray(struct.pack("<IIIIQQ", 32, 0, region, 0, 0, 0))
         fcntl.ioctl(self.device, DEVICE_GET_REGION_INFO, information)
         _, flags, _, _, size, self.offsets[region] = struct.unpack("<IIIIQQ", information)
