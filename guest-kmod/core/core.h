@@ -9,8 +9,9 @@
  * function. When the device fails, fatal.c resets it and recovery.c starts it
  * again.
  *
- * Order of locks: the lock of the devlink instance, core->lock, RTNL,
- * port_mutex, and then the spinlocks. Other orders are fault_lock before
+ * Order of locks: sriov_lock of the physical function, the lock of the devlink
+ * instance, core->lock, RTNL, port_mutex, and then the spinlocks. Recovery has
+ * locks of later places, and so only tries sriov_lock. Other orders are fault_lock before
  * handler_lock, and fatal_lock before the lock of the command queue.
  */
 #ifndef QRNIC_CORE_INTERNAL_H
@@ -337,6 +338,11 @@ struct qrnic_core {
 	struct delayed_work recovery_work;
 	/* Configuration space from probe, with DMA disabled */
 	struct pci_saved_state *saved_state;
+	/*
+	 * Held while the number of virtual functions changes, and while a
+	 * recovery restores the configuration space, which only tries the lock
+	 */
+	struct mutex sriov_lock;
 	struct delayed_work health_work;
 	/*
 	 * Number of commands that the driver found complete before their event
@@ -441,6 +447,7 @@ void qrnic_recovery_init(struct qrnic_core *core);
 int qrnic_recover(struct qrnic_core *core);
 int qrnic_recover_ordered(struct qrnic_core *core);
 void qrnic_recovery_enable(struct qrnic_core *core);
+void qrnic_recovery_hasten(struct qrnic_core *core);
 void qrnic_recovery_disable(struct qrnic_core *core);
 void qrnic_recovery_suspend(struct qrnic_core *core);
 void qrnic_down(struct qrnic_core *core);

@@ -53,11 +53,12 @@ bool qrnic_healthy(struct qrnic_dev *dev)
 EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
 /*
- * Returns true if the function does not respond to configuration requests. A
- * virtual function does not while it is disabled, for example because its
- * physical function is being reset. The registers of the virtual function may
- * read as 0 or as all ones then. pci_device_is_present() is no help, because it
- * checks the physical function.
+ * Returns true if the function does not respond to configuration requests,
+ * because it was unplugged, or because it is a virtual function that is
+ * disabled. A virtual function is disabled after a reset of its physical
+ * function. Its registers may read as 0 or as all ones then. The function reads
+ * COMMAND in place of a call of pci_device_is_present(), because that checks
+ * the physical function only.
  */
 bool qrnic_config_absent(struct qrnic_core *core)
 {

@@ -184,6 +184,7 @@ static struct qrnic_core *qrnic_core_alloc(struct pci_dev *pdev)
 	if (!core->dev.wq)
 		goto err_event_wq;
 	mutex_init(&core->lock);
+	mutex_init(&core->sriov_lock);
 	spin_lock_init(&core->clock_lock);
 	qrnic_fatal_init(core);
 	qrnic_events_init(core);
@@ -287,7 +288,7 @@ static void qrnic_remove(struct pci_dev *pdev)
 	 * Fails all commands from now on, so that no call below waits for a
 	 * device that is gone.
 	 */
-	if (!pci_device_is_present(pdev) || qrnic_config_absent(core))
+	if (qrnic_config_absent(core))
 		qrnic_report_fatal(&core->dev, "unplugged");
 	qrnic_devlink_unregister(core);
 	/*
@@ -393,22 +394,46 @@ static void qrnic_reset_done(struct pci_dev *pdev)
 	qrnic_up(pci_get_drvdata(pdev));
 }
 
+/* Returns true if the configuration space enables virtual functions. */
+static bool qrnic_vfs_enabled(struct pci_dev *pdev)
+{
+	int position = pci_find_ext_capability(pdev, PCI_EXT_CAP_ID_SRIOV);
+	u16 control;
+
+	pci_read_config_word(pdev, position + PCI_SRIOV_CTRL, &control);
+	return control & PCI_SRIOV_CTRL_VFE;
+}
+
 /*
  * Enables num virtual functions, or disables all with 0. A recovery writes the
  * SR-IOV capability as the PCI core remembers it, but the PCI core updates its
- * copy in several steps. So the function holds the lock of the devlink
- * instance, which every recovery holds. The PCI core calls the function under
- * the lock of the device, which also prevents resets and PCI errors. Returns
- * the number of enabled functions, or a negative errno.
+ * copy in several steps. So the function holds sriov_lock, with which no
+ * recovery restores the capability. The function does not take the locks that
+ * every recovery needs, because it may wait long: a program may keep a virtual
+ * function open by vfio-pci. The PCI core calls the function under the lock of
+ * the device, which also prevents resets and PCI errors. Returns the number of
+ * enabled functions, or a negative errno; -EAGAIN if the physical function was
+ * reset meanwhile.
  */
 static int qrnic_sriov_configure(struct pci_dev *pdev, int num)
 {
-	struct devlink *devlink = priv_to_devlink(pci_get_drvdata(pdev));
+	struct qrnic_core *core = pci_get_drvdata(pdev);
 	int result;
 
-	devl_lock(devlink);
+	mutex_lock(&core->sriov_lock);
 	result = pci_sriov_configure_simple(pdev, num);
-	devl_unlock(devlink);
+	/*
+	 * A reset has disabled the virtual functions while the PCI core added
+	 * them. The PCI core has found no capabilities of the functions that it
+	 * added after the reset, and never looks for them again. So all are
+	 * removed.
+	 */
+	if (result > 0 && !qrnic_vfs_enabled(pdev)) {
+		pci_disable_sriov(pdev);
+		result = -EAGAIN;
+	}
+	mutex_unlock(&core->sriov_lock);
+	qrnic_recovery_hasten(core);
 	return result;
 }
 

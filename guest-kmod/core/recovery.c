@@ -8,8 +8,7 @@
  * core->lock. No recovery runs while may_recover is false, so none disturbs a
  * reset or a removal. Each successful recovery is reported to devlink, whose
  * health reporter makes the first attempt after a failure. Every recovery also
- * holds the lock of the devlink instance, which prevents a reload and a change
- * of the number of virtual functions.
+ * holds the lock of the devlink instance, which prevents a reload.
  */
 #include <net/devlink.h>
 
@@ -33,20 +32,25 @@
  * the slot clears the BARs and the MSI-X state. Bus mastering stays off until
  * the driver has reset the device. The device may not have been reset yet, and
  * may still know addresses of memory that has other owners by now. Returns 0 or
- * a negative errno.
+ * a negative errno; -EBUSY while the number of virtual functions changes, which
+ * may last long.
  */
 int qrnic_config_restore(struct qrnic_core *core)
 {
 	struct pci_dev *pdev = core->dev.pdev;
 	int err;
 
-	if (!pci_device_is_present(pdev) || qrnic_config_absent(core))
+	if (qrnic_config_absent(core))
 		return -ENODEV;
+	if (!mutex_trylock(&core->sriov_lock))
+		return -EBUSY;
 	err = pci_load_saved_state(pdev, core->saved_state);
-	if (err)
-		return err;
-	pci_restore_state(pdev);
-	return pci_save_state(pdev);
+	if (!err) {
+		pci_restore_state(pdev);
+		err = pci_save_state(pdev);
+	}
+	mutex_unlock(&core->sriov_lock);
+	return err;
 }
 
 /*
@@ -188,6 +192,20 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 	core->may_recover = true;
 	if (core->condition != QRNIC_GOOD || READ_ONCE(core->level) != QRNIC_UP)
 		queue_delayed_work(core->dev.wq, &core->recovery_work, 0);
+	spin_unlock_irq(&core->fatal_lock);
+}
+
+/*
+ * Makes the next attempt at once if a recovery is pending. Called when the
+ * number of virtual functions has changed, because until then recoveries fail
+ * with -EBUSY. An attempt after a PCI error still waits for the PCI core.
+ */
+void qrnic_recovery_hasten(struct qrnic_core *core)
+{
+	spin_lock_irq(&core->fatal_lock);
+	if (core->may_recover && core->condition != QRNIC_PCI_ERROR &&
+	    delayed_work_pending(&core->recovery_work))
+		mod_delayed_work(core->dev.wq, &core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
 }
 

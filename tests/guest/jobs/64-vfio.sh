@@ -53,8 +53,32 @@ show hold.log
 kill -KILL "$holder"
 wait "$holder"
 try "the next process uses the function of a killed one" "$vfio $other scenario"
-echo 0 >"$pf/sriov_numvfs"
-[ "$(<"$pf/sriov_numvfs")" = 0 ]
-result $? "all are disabled"
+
+# Linux removes the virtual functions in their order, and waits for the program that holds the second one. The physical
+# function and its recovery must not wait.
+address=$(basename "$pf")
+$vfio "$other" hold >hold.log 2>&1 &
+holder=$!
+wait_until 30 holds && grep -q started hold.log
+result $? "a process holds the second virtual function"
+echo 0 >"$pf/sriov_numvfs" &
+disabling=$!
+# shellcheck disable=SC2317  # called through wait_until
+first_absent() { [ ! -e "$pci/$vf" ]; }
+wait_until 10 first_absent && kill -0 $disabling && [ -e "$pci/$other" ]
+result $? "Linux waits for this process before it disables all virtual functions"
+bounded 10 devlink dev info "pci/$address" >info.log && grep -q 'driver qrnic' info.log
+result $? "devlink reports the physical function meanwhile"
+nic_fail "$NIC0"
+# shellcheck disable=SC2317  # called through wait_until
+recovered() { dmesg | grep -q "qrnic $address: recovered"; }
+wait_until 20 recovered && wait_until 10 nic_has_gid "$NIC0"
+result $? "the physical function recovers from a failure meanwhile"
+kill -0 $disabling
+result $? "Linux still waits then"
+kill -KILL "$holder"
+wait "$holder"
+wait $disabling && [ "$(<"$pf/sriov_numvfs")" = 0 ]
+result $? "all are disabled after the process has ended"
 kernel_clean "the kernel log is clean"
 finish
