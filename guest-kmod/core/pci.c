@@ -275,6 +275,13 @@ err_unmap:
 err_disable:
 	pci_disable_device(pdev);
 err_core:
+	/*
+	 * A virtual function is absent until its physical function has
+	 * recovered from a reset. The recovery adds an auxiliary device, and
+	 * after that the kernel repeats deferred probes.
+	 */
+	if (pdev->is_virtfn && qrnic_config_absent(core))
+		err = -EPROBE_DEFER;
 	qrnic_core_free(core);
 	return err;
 }

@@ -168,6 +168,24 @@ wait_until 20 recovered && wait_until 20 nic_has_gid "$NIC0"
 result $? "the physical function recovers"
 enable 3
 result $? "3 virtual functions are enabled after the recovery"
+
+# The driver is bound to a virtual function while that is absent, after a reset of the physical function. The probe is
+# repeated after the recovery of the physical function, which waits for the administrator here.
+# shellcheck disable=SC2317  # called through wait_until
+bound() { [ -d "$pci/virtfn$1/net" ]; }
+vf2=$(basename "$(readlink -f "$pci/virtfn2")")
+devlink health set "pci/$pf" reporter fw_fatal auto_recover false && echo "$vf2" >/sys/bus/pci/drivers/qrnic/unbind
+flr "$pf"
+try "a virtual function is absent until its physical function recovers from a reset" \
+    "echo $vf2 >/sys/bus/pci/drivers_probe; [ \$(setpci -s $vf2 0.w) = ffff ] && [ ! -e $pci/virtfn2/driver ]"
+ethtool -S "$NIC0" >/dev/null 2>&1
+# shellcheck disable=SC2317  # called through wait_until
+recovery_requested() { dmesg | grep -q 'recovery is left to'; }
+wait_until 10 recovery_requested
+try "the administrator requests the recovery" "devlink health recover pci/$pf reporter fw_fatal &&
+    devlink health set pci/$pf reporter fw_fatal auto_recover true"
+wait_until 10 bound 2
+result $? "the driver is bound to the virtual function then"
 enable 0
 [ "$(<"$pci/sriov_numvfs")" = 0 ]
 result $? "all are disabled"
