@@ -15,13 +15,15 @@
 
 address() { basename "$(readlink -f "/sys/class/net/$1/device")"; }
 first=$(address "$NIC0") second=$(address "$NIC1")
+# The errors are those of the physical function, also if the job uses a virtual one.
+reporting=$(readlink -e "/sys/class/net/$NIC0/device/physfn" || readlink -e "/sys/class/net/$NIC0/device")
 
 # inject CARD ERROR: injects an error by pcie_aer_inject_error of QEMU's monitor
 inject() {
     local command="pcie_aer_inject_error nic$1 $2"
     host_qmp "{\"execute\":\"human-monitor-command\",\"arguments\":{\"command-line\":\"$command\"}}" | grep -q OK
 }
-errors() { awk '/^TOTAL/ { print $2 }' "/sys/bus/pci/devices/$first/aer_dev_$1"; }
+errors() { awk '/^TOTAL/ { print $2 }' "$reporting/aer_dev_$1"; }
 # shellcheck disable=SC2317  # these are called through wait_until
 counted() { [ "$(errors "$1")" = 1 ]; }
 said() { dmesg | tail -n "+$seen" | grep -q "$1"; }
