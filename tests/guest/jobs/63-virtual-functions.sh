@@ -1,7 +1,7 @@
 # Enables virtual functions, each in a network namespace with its own RDMA device. Programs communicate between virtual
 # functions and with the physical function, through the embedded switch.
 # SPDX-License-Identifier: GPL-2.0-or-later
-# guest: --guests 1 --nic qrnic,vfs=40 --timeout 600 --allow-report "qrnic.*: probe with driver qrnic.* failed with error"
+# guest: --guests 1 --nic qrnic,vfs=63 --timeout 600 --allow-report "qrnic.*: probe with driver qrnic.* failed with error"
 # inside only: vfio-user has no virtual functions
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
@@ -68,7 +68,7 @@ command_of() {
     fi
 }
 
-try "40 virtual functions are possible" "[ \$(cat $pci/sriov_totalvfs) = 40 ]"
+try "63 virtual functions are possible" "[ \$(cat $pci/sriov_totalvfs) = 63 ]"
 try "none is enabled" "[ \$(cat $pci/sriov_numvfs) = 0 ] && [ ! -e $pci/virtfn0 ]"
 rdma system set netns exclusive
 result $? "RDMA devices have a namespace of their own"
@@ -140,24 +140,24 @@ try "statistics of virtual functions count" "ip -s link show $NIC0 | tee /dev/st
     awk '/vf 0 / { vf = 1 } vf && /RX:/ { getline; exit !(\$1 > 0) }'"
 try "a minimum rate is rejected" "! ip link set $NIC0 vf 0 min_tx_rate 10"
 try "an impossible VLAN is rejected" "! ip link set $NIC0 vf 0 vlan 4095"
-try "a function that does not exist is rejected" "! ip link set $NIC0 vf 40 trust on"
+try "a function that does not exist is rejected" "! ip link set $NIC0 vf 63 trust on"
 
 echo 0 >"$pci/sriov_numvfs"
 # The physical function is reset while Linux enables virtual functions. The recovery must fail until all are enabled,
 # because otherwise it restores VF Enable with the number 0. This is the first recovery, so it is not delayed. To enable
-# 40 functions takes longer than a recovery. Linux has not found the capabilities of the functions that it added after
+# 63 functions takes longer than a recovery. Linux has not found the capabilities of the functions that it added after
 # the reset, so the driver disables all.
 # shellcheck disable=SC2317  # called through wait_until
 second_present() { [ -e "$pci/virtfn1" ]; }
 # shellcheck disable=SC2317  # called through wait_until
 recovered() { dmesg | grep -q "qrnic $pf: recovered"; }
-echo 40 >"$pci/sriov_numvfs" 2>enable.log &
+echo 63 >"$pci/sriov_numvfs" 2>enable.log &
 process=$!
 wait_until 10 second_present
 flr "$pf"
-if [ -e "$pci/virtfn39" ]; then
+if [ -e "$pci/virtfn62" ]; then
     wait $process
-    skip "a reset while virtual functions are enabled disables all" "this host enables 40 before the reset"
+    skip "a reset while virtual functions are enabled disables all" "this host enables all before the reset"
 else
     ethtool -S "$NIC0" >/dev/null 2>&1
     ! wait $process && grep 'temporarily unavailable' enable.log && [ "$(<"$pci/sriov_numvfs")" = 0 ] && [ ! -e "$pci/virtfn0" ]
@@ -190,5 +190,64 @@ enable 0
 [ "$(<"$pci/sriov_numvfs")" = 0 ]
 result $? "all are disabled"
 try "none is left" "[ ! -e $pci/virtfn0 ] && [ \$(ls /sys/class/infiniband | wc -l) = 1 ]"
+
+# Virtual functions are created and removed while the physical function has traffic. VF_ROUNDS=100 in the environment of
+# the job repeats this 100 times, with all functions.
+nic_export
+rounds=${VF_ROUNDS:-2} count=8
+[ -z "${VF_ROUNDS:-}" ] || count=63
+# traffic DEVICE GID PORT: starts traffic without end on a device, and adds the processes to "load"
+load=()
+traffic() {
+    ib_write_bw -d "$1" -x "$2" -p "$3" -F --run_infinitely >"server$3.log" 2>&1 &
+    load+=($!)
+    wait_for_port "$3" 20
+    ib_write_bw -d "$1" -x "$2" -p "$3" -F --run_infinitely localhost >"client$3.log" 2>&1 &
+    load+=($!)
+}
+# shellcheck disable=SC2317  # called through wait_until
+load_ended() { ! kill -0 "${load[@]}"; }
+end_load() {
+    kill -KILL "${load[@]}" 2>/dev/null
+    wait_until 20 load_ended || return 1
+    wait "${load[@]}"
+    load=()
+}
+packets() { cat "/sys/class/infiniband/$1/ports/1/counters/port_xmit_packets"; }
+# shellcheck disable=SC2317  # called through wait_until
+advances() { [ "$(packets "$1")" -gt "$2" ]; }
+flows() { wait_until 20 advances "$1" "$(packets "$1")"; }
+memory() { sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo; }
+traffic "$RDMA0" "$(gid_index "$RDMA0" 4)" 18515
+flows "$RDMA0"
+result $? "the physical function has traffic"
+status=0
+for ((round = 1; round <= rounds && status == 0; round++)); do
+    enable $count && flows "$RDMA0" || status=1
+    enable 0 && [ ! -e "$pci/virtfn0" ] && flows "$RDMA0" || status=2
+    [ $round != 1 ] || available=$(memory)
+    echo "# round $round: $SECONDS s, $(memory) KiB available"
+done
+kill -0 "${load[@]}" || status=3
+result $status "virtual functions are created and removed, and the traffic continues"
+[ $(($(memory) + 65536)) -gt "$available" ]
+result $? "no memory is lost"
+end_load
+result $? "the programs end"
+
+# The adapter is unplugged while virtual functions have traffic.
+enable 2
+for i in 0 1; do
+    ip link set "$(vf_netdev $i)" up && wait_until 20 gid_index "$(vf_rdma $i)" link &&
+        traffic "$(vf_rdma $i)" "$(gid_index "$(vf_rdma $i)" link)" 1851$i && flows "$(vf_rdma $i)"
+    result $? "virtual function $i has traffic"
+done
+host_qmp '{"execute":"device_del","arguments":{"id":"nic0"}}' >/dev/null
+# shellcheck disable=SC2317  # called through wait_until
+unplugged() { [ ! -e "$pci" ] && [ -z "$(ls /sys/class/infiniband)" ]; }
+wait_until 30 unplugged
+result $? "the adapter and its virtual functions are unplugged"
+end_load
+result $? "the programs end after that"
 kernel_clean "the kernel log is clean"
 finish
