@@ -146,7 +146,7 @@ TABLE = {
     "qemu-system-x86_64-qrnic -device qrnic,help": Run("boot"),
     # virtual-functions.md
     "tools/guest --interactive --nic qrnic,vfs=4": Covered(
-        "tests/guest/jobs/63-virtual-functions.sh", "# guest: --guests 1 --nic qrnic,vfs=4",
+        "tests/guest/jobs/63-virtual-functions.sh", "# guest: --guests 1 --nic qrnic,vfs=",
         "the suite guest boots such a guest; the other commands of the page run in a guest with the same card"),
     "qemu-system-x86_64-qrnic -machine q35 ... -device pcie-root-port,id=port1,chassis=1 -netdev user,id=net "
     "-device qrnic,bus=port1,netdev=net,vfs=4":
