@@ -10,7 +10,10 @@
 . /etc/qrnic/tap.sh
 
 gid=$(gid_index "$RDMA0" 4)
-mac=$(<"/sys/class/net/$NIC1/address")
+# The physical function is unplugged, also if the job uses a virtual one.
+physical=$(readlink -e "/sys/class/net/$NIC1/device/physfn" || readlink -e "/sys/class/net/$NIC1/device")
+mac=$(cat "$physical"/net/*/address) functions=
+[ "${QRNIC_VF:-no}" = no ] || functions=',"vfs":1'
 
 # Two programs, each with both of its ends, use the adapter that is unplugged.
 load() {
@@ -80,7 +83,7 @@ for round in 1 2; do
     alone "the other adapter continues to work ($round)" 18515 \
         "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200" "ibv_rc_pingpong -d $RDMA0 -c -g $gid -n 200 localhost"
     # Fails while a part of the first adapter still uses the backend.
-    host_qmp "{\"execute\":\"device_add\",\"arguments\":{\"driver\":\"qrnic\",\"id\":\"nic1\",\"bus\":\"port1\",\"netdev\":\"net1\",\"mac\":\"$mac\"}}" >add.log &&
+    host_qmp "{\"execute\":\"device_add\",\"arguments\":{\"driver\":\"qrnic\",\"id\":\"nic1\",\"bus\":\"port1\",\"netdev\":\"net1\",\"mac\":\"$mac\"$functions}}" >add.log &&
         wait_until 30 netdev_of "$mac"
     result $? "another one is plugged in ($round)"
     nic_setup
