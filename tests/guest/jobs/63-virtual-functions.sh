@@ -2,6 +2,9 @@
 # functions and with the physical function, through the embedded switch.
 # SPDX-License-Identifier: GPL-2.0-or-later
 # guest: --guests 1 --nic qrnic,vfs=63 --timeout 600 --allow-report "qrnic.*: probe with driver qrnic.* failed with error"
+# After the reset of an unplugged function, a process continues to ring doorbells for some time.
+#
+# guest errors: doorbell-page doorbell-queue
 # inside only: vfio-user has no virtual functions
 # shellcheck shell=bash source=tests/guest/tap.sh
 . /etc/qrnic/tap.sh
