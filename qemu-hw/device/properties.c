@@ -11,6 +11,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/guest-random.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
 #include "hw/pci/pci.h"
@@ -206,6 +207,7 @@ void qrnic_config_fill(QrnicPf *pf)
     } else if (pf->icrc && !strcmp(pf->icrc, "soft-roce")) {
         c->icrc = QRNIC_ICRC_SOFT_ROCE;
     }
+    qemu_guest_getrandom_nofail(c->translation_key, sizeof(c->translation_key));
     c->name = pf->parent_obj.name;
     memcpy(c->mac, pf->conf.macaddr.a, sizeof(c->mac));
 }

@@ -53,6 +53,11 @@ typedef struct QrnicConfig {
     uint32_t context_cache, context_stations, context_latency;
     /* CAP_SHARED_VIRTUAL: entries of the address translation cache */
     uint32_t translation_cache;
+    /*
+     * Secret odd multipliers of page and PASID in its hash function. The
+     * multipliers are random, because a guest must not make long hash chains.
+     */
+    uint64_t translation_key[2];
     QrnicIcrcCover icrc;
     uint8_t mac[6];
 } QrnicConfig;

@@ -147,6 +147,8 @@ static void node_init(Sim *s, unsigned id, const SimOptions *o)
         .doorbell_hold = o->doorbell_hold,
         .translation_cache = o->no_translation_cache ? 0 :
                              o->translation_cache ? o->translation_cache : 64,
+        /* Any odd numbers */
+        .translation_key = { 0x9e3779b97f4a7c15ull, 0xc2b2ae3d27d4eb4full },
         .max_sge = QRNIC_MAX_SGE, .max_inline = QRNIC_MAX_INLINE,
         .max_rd_atomic = o->max_rd_atomic ? o->max_rd_atomic : 16,
         .device_memory = o->device_memory ? o->device_memory :

@@ -11,6 +11,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
+#include "engine/memory/shared_virtual.h"
 #include "pager.h"
 
 #define COUNT(r, name) sim_counter((r)->node, QRNIC_COUNTER_##name)
@@ -108,6 +109,57 @@ static void test_no_cache(void)
     g_assert_cmpmem(memory_of(r, 0) + PAGE - 50, 100,
                     memory_of(w->region[1], 0) + PAGE - 50, 100);
     pager_free(w);
+}
+
+#define CHAIN_BITS 10
+
+/* Returns the length of the longest chain of pages of several processes. */
+static unsigned longest_chain(const uint64_t *key, const uint64_t *pages,
+                              unsigned count, unsigned pasids)
+{
+    g_autofree unsigned *length = g_new0(unsigned, 1 << CHAIN_BITS);
+    unsigned longest = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        for (unsigned k = 0; k < pasids; k++) {
+            unsigned chain = qrnic_atc_chain(key, 7 + k, 12, pages[i],
+                                             CHAIN_BITS);
+
+            g_assert_cmpuint(chain, <, 1 << CHAIN_BITS);
+            longest = MAX(longest, ++length[chain]);
+        }
+    }
+    return longest;
+}
+
+/*
+ * Tests that pages which are all in one chain with a known key are in many
+ * chains with other keys. So a guest without the key makes no long chain.
+ */
+static void test_crafted(void)
+{
+    const uint64_t known[2] = { 0x9e3779b97f4a7c15ull, 0xc2b2ae3d27d4eb4full };
+    const uint64_t secret[][2] = {
+        { 0xd6e8feb86659fd93ull, 0xa0761d6478bd642full },
+        { 0x8ebc6af09c88c6e3ull, 0x589965cc75374cc3ull },
+        { 0xe7037ed1a0b428dbull, 0x1d8e4e27c47d124full },
+    };
+    uint64_t pages[256];
+    unsigned count = 0;
+
+    for (uint64_t page = 0x7f0000000; count < ARRAY_SIZE(pages); page++) {
+        if (!qrnic_atc_chain(known, 7, 12, page, CHAIN_BITS)) {
+            pages[count++] = page;
+        }
+    }
+    g_assert_cmpuint(longest_chain(known, pages, count, 1), ==, count);
+    for (unsigned i = 0; i < ARRAY_SIZE(secret); i++) {
+        g_assert_cmpuint(longest_chain(secret[i], pages, count, 1), <=, 8);
+        /* Pages of several processes */
+        g_assert_cmpuint(longest_chain(secret[i], pages, count, 4), <=, 16);
+    }
+    /* A cache with one chain */
+    g_assert_cmpuint(qrnic_atc_chain(known, 7, 12, pages[1], 0), ==, 0);
 }
 
 /* Page table of one large page, of 16 small pages, and of small pages */
@@ -712,6 +764,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/shared-virtual/cache", test_cache);
     g_test_add_func("/shared-virtual/no-cache", test_no_cache);
+    g_test_add_func("/shared-virtual/crafted", test_crafted);
     g_test_add_func("/shared-virtual/large-page", test_large_page);
     g_test_add_func("/shared-virtual/invalidate", test_invalidate);
     g_test_add_func("/shared-virtual/invalidate-in-message",

@@ -56,6 +56,18 @@ bool qrnic_atc_find(QrnicEngine *e, uint32_t pasid, uint64_t addr, bool write,
 void qrnic_atc_insert(QrnicEngine *e, uint32_t pasid, uint64_t addr,
                       const QrnicTranslated *t);
 /**
+ * qrnic_atc_chain:
+ * @key: odd multipliers
+ * @pasid: PASID of the process
+ * @shift: log2 of the page size
+ * @page: virtual address >> @shift
+ * @bits: log2 of the number of hash chains, at most 32
+ *
+ * Returns: the number of the hash chain in which the entry of the page is
+ */
+uint32_t qrnic_atc_chain(const uint64_t key[2], uint32_t pasid, unsigned shift,
+                         uint64_t page, unsigned bits);
+/**
  * qrnic_atc_invalidations:
  * @e: the engine
  *

@@ -1,15 +1,16 @@
 /*
  * qrnic engine: the address translation cache
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * The cache has config.translation_cache entries. An entry is in a hash chain,
  * found by PASID, page and page size. All entries are in one list, the most
  * recently used one first and unused ones last, so that a new translation
- * replaces the last entry. qrnic_engine_invalidate() removes entries, at any
- * time in which the engine executes an operation of the environment; no
- * function of this file calls one. Absent pages are not cached, because the
- * operating system pages in without an invalidation (PCIe, 10.2.3).
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
+ * replaces the last entry. The hash function has a secret key, so that no guest
+ * can make a long chain by its choice of addresses. qrnic_engine_invalidate()
+ * removes entries, at any time in which the engine executes an operation of the
+ * environment; no function of this file calls one. Absent pages are not cached,
+ * because the operating system pages in without an invalidation (PCIe, 10.2.3).
  */
 
 #include "qemu/osdep.h"
@@ -32,7 +33,8 @@ typedef QLIST_HEAD(, AtcEntry) AtcChain;
 
 struct QrnicAtc {
     uint32_t entries, used;
-    uint32_t chains;            /* power of two */
+    unsigned chain_bits;        /* log2 of the number of hash chains */
+    uint64_t key[2];            /* odd multipliers of the hash function */
     uint64_t invalidations;
     uint64_t shifts;            /* mask of the page sizes in use */
     uint32_t in_shift[64];      /* number of entries of each page size */
@@ -50,9 +52,12 @@ void qrnic_atc_init(QrnicEngine *e)
     }
     c = e->memory->atc = g_new0(QrnicAtc, 1);
     c->entries = e->config.translation_cache;
-    c->chains = pow2ceil(MAX(c->entries, 1));
+    c->chain_bits = ctz64(pow2ceil(MAX(c->entries, 1)));
+    for (unsigned i = 0; i < 2; i++) {
+        c->key[i] = e->config.translation_key[i] | 1;
+    }
     c->entry = g_new0(AtcEntry, c->entries);
-    c->chain = g_new0(AtcChain, c->chains);
+    c->chain = g_new0(AtcChain, 1u << c->chain_bits);
     QTAILQ_INIT(&c->order);
     for (uint32_t i = 0; i < c->entries; i++) {
         QTAILQ_INSERT_TAIL(&c->order, &c->entry[i], order);
@@ -76,13 +81,21 @@ uint64_t qrnic_atc_invalidations(const QrnicEngine *e)
     return e->memory->atc->invalidations;
 }
 
+uint32_t qrnic_atc_chain(const uint64_t key[2], uint32_t pasid, unsigned shift,
+                         uint64_t page, unsigned bits)
+{
+    const uint64_t hash = page * key[0] + (pasid | (uint64_t)shift << 32) *
+                          key[1];
+
+    /* Only the top bits depend on all bits of the page. bits may be 0. */
+    return hash >> 32 >> (32 - bits);
+}
+
 static AtcChain *chain_of(QrnicAtc *c, uint32_t pasid, unsigned shift,
                           uint64_t page)
 {
-    uint64_t hash = (page ^ (uint64_t)pasid << 40 ^ shift) *
-                    0x9e3779b97f4a7c15ull;
-
-    return &c->chain[(hash >> 32) & (c->chains - 1)];
+    return &c->chain[qrnic_atc_chain(c->key, pasid, shift, page,
+                                     c->chain_bits)];
 }
 
 /* Returns the entry, or NULL. */
