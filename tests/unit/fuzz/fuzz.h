@@ -132,6 +132,9 @@ typedef struct FuzzNode {
     uint32_t process_time;      /* Number of invalidations */
     FuzzChange change;          /* Executed in this many operations; 0: never */
     unsigned change_in;
+    /* Changes the page of this request for a translation; 0: never */
+    FuzzChange request_change;
+    unsigned request_change_in;
     bool races;                 /* WQEs change behind each read */
     SimSrq srq[FUZZ_SRQS];
     uint16_t srq_next[FUZZ_SRQS][1 << FUZZ_LOG_SRQ];

@@ -144,6 +144,23 @@ static void operation(FuzzNode *f)
 }
 
 /*
+ * Called in a request for a translation. Executes a change of the requested
+ * page if one is due, because a change of any page rarely meets it.
+ */
+static void request_operation(FuzzNode *f, unsigned process, uint64_t page)
+{
+    FuzzChange c = f->request_change;
+
+    if (page < FUZZ_PAGES && f->request_change_in && !--f->request_change_in) {
+        f->request_change_in = c.again;
+        c.process = process;
+        c.first = page;
+        pages_change(f, &c);
+    }
+    operation(f);
+}
+
+/*
  * The environment
  */
 
@@ -175,7 +192,7 @@ static QrnicTranslate translate(SimNode *n, uint32_t pasid, uint64_t addr,
                        (result->writable ? WRITABLE : 0) |
                        (uint64_t)f->process_time << TIME_SHIFT;
     /* The engine discards the result if the change invalidates the page. */
-    operation(f);
+    request_operation(f, process, page);
     switch (state) {
     case FUZZ_PAGE_ABSENT:
         return QRNIC_TRANSLATE_ABSENT;
@@ -240,7 +257,7 @@ void fuzz_processes_make(FuzzNode *f)
     const QrnicPasidCtx pasid = { .pasid = PASID };
 
     f->processes = QEMU_ALIGN_UP(at, size);
-    f->change_in = 0;
+    f->change_in = f->request_change_in = 0;
     f->n->translate_opaque = f;
     f->n->translate = translate;
     f->n->translated = translated;
@@ -319,6 +336,13 @@ static void op_pages_later(FuzzNode *f, Bytes *b)
     f->change_in = 1 + take8(b) % 64;
 }
 
+/* Changes the page of a later request for a translation, once or often. */
+static void op_pages_request(FuzzNode *f, Bytes *b)
+{
+    f->request_change = change_of(b);
+    f->request_change_in = 1 + take8(b) % 4;
+}
+
 /* Pages in, with small or large pages. */
 static void op_pages_in(FuzzNode *f, Bytes *b)
 {
@@ -333,6 +357,7 @@ static void op_pages_in(FuzzNode *f, Bytes *b)
 const FuzzOp fuzz_process_ops[] = {
     { "pages", op_pages, 5 },
     { "pages-later", op_pages_later, 5 },
+    { "pages-request", op_pages_request, 5 },
     { "pages-in", op_pages_in, 4 },
     { NULL },
 };
