@@ -73,6 +73,56 @@ static inline bool pcie_ats_enabled(const PCIDevice *dev)
     return false;
 }
 
+typedef enum {
+    IOMMU_PRI_RESP_SUCCESS,
+    IOMMU_PRI_RESP_INVALID_REQUEST,
+    IOMMU_PRI_RESP_FAILURE,
+} IOMMUPRIResponseCode;
+
+typedef struct {
+    IOMMUPRIResponseCode response_code;
+    uint16_t prgi;
+} IOMMUPRIResponse;
+
+typedef struct IOMMUPRINotifier {
+    void (*notify)(struct IOMMUPRINotifier *notifier,
+                   IOMMUPRIResponse *response);
+} IOMMUPRINotifier;
+
+static inline void pcie_pri_init(PCIDevice *dev, uint16_t offset,
+                                 uint32_t capacity, bool pasid_in_response)
+{
+    g_assert_not_reached();
+}
+
+static inline bool pcie_pri_enabled(const PCIDevice *dev)
+{
+    return false;
+}
+
+static inline uint32_t pcie_pri_get_req_alloc(const PCIDevice *dev)
+{
+    return 0;
+}
+
+static inline int pci_pri_request_page(PCIDevice *dev, uint32_t pasid,
+                                       bool privileged, bool execute,
+                                       uint64_t addr, bool last, uint16_t group,
+                                       bool read, bool write)
+{
+    return -ENODEV;
+}
+
+static inline int pci_pri_register_notifier(PCIDevice *dev, uint32_t pasid,
+                                            IOMMUPRINotifier *notifier)
+{
+    return -ENODEV;
+}
+
+static inline void pci_pri_unregister_notifier(PCIDevice *dev, uint32_t pasid)
+{
+}
+
 static inline int pci_iommu_init_iotlb_notifier(PCIDevice *dev, void *notifier,
                                                 void *function, void *opaque)
 {

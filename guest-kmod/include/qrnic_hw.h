@@ -888,6 +888,12 @@ enum qrnic_counter {
 	QRNIC_COUNTER_ATC_INVALIDATIONS_PAGES,
 	QRNIC_COUNTER_ATC_INVALIDATIONS_PASID,
 	QRNIC_COUNTER_ATC_INVALIDATIONS_ALL,
+	QRNIC_COUNTER_PAGE_REQUESTS,
+	QRNIC_COUNTER_PAGE_REQUESTS_REJECTED,
+	QRNIC_COUNTER_PAGE_RESPONSES_SUCCESS,
+	QRNIC_COUNTER_PAGE_RESPONSES_INVALID,
+	QRNIC_COUNTER_PAGE_RESPONSES_FAILURE,
+	QRNIC_COUNTER_PAGE_RESPONSES_UNEXPECTED,
 	QRNIC_COUNTER_PIECES,
 	QRNIC_COUNTER_CONTEXT_HITS,
 	QRNIC_COUNTER_CONTEXT_MISSES,
@@ -1085,6 +1091,12 @@ enum qrnic_counter {
 	X(atc_invalidations_pages, memory) \
 	X(atc_invalidations_pasid, memory) \
 	X(atc_invalidations_all, memory) \
+	X(page_requests, memory) \
+	X(page_requests_rejected, memory) \
+	X(page_responses_success, memory) \
+	X(page_responses_invalid, memory) \
+	X(page_responses_failure, memory) \
+	X(page_responses_unexpected, memory) \
 	X(pieces, memory) \
 	X(context_hits, shared) \
 	X(context_misses, shared) \

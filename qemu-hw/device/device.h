@@ -47,6 +47,8 @@ OBJECT_DECLARE_SIMPLE_TYPE(QrnicPf, QRNIC)
 /* Offsets of the extended capabilities of the property shared-virtual */
 #define QRNIC_PCI_PASID_OFFSET 0x1d0
 #define QRNIC_PCI_ATS_OFFSET 0x1e0
+/* Offset of the extended capability of the property page-requests */
+#define QRNIC_PCI_PRI_OFFSET 0x1f0
 
 /* The command queue; see command_queue.c */
 typedef struct QrnicCommandQueue {
@@ -134,6 +136,9 @@ struct QrnicDevice {
     GHashTable *pasids;         /* PASIDs with a notifier; see translation.c */
     AddressSpace *translated_as;    /* translated addresses */
     bool translation_on;        /* the guest has enabled the capabilities */
+    uint32_t page_requests;     /* property; 0: no capability PRI */
+    uint32_t page_limit;        /* current limit of the engine */
+    bool page_failed;           /* a response reported a failure */
     struct QrnicLink *link;     /* link retransmission, or NULL */
     QEMUTimer *link_timer;
     /* timer of a step while the wire is busy */
@@ -318,7 +323,8 @@ bool qrnic_host_atomic(uint64_t *at, QrnicAtomic *op);
  * @d: the device
  * @errp: receives the error
  *
- * Creates the capabilities PASID and ATS if the property shared-virtual is set.
+ * Creates the capabilities PASID and ATS if the property shared-virtual is set,
+ * and PRI if page-requests is not 0.
  *
  * Returns: true, or false with *@errp set
  */
@@ -337,6 +343,28 @@ bool qrnic_translation_init(QrnicDevice *d, Error **errp);
  */
 QrnicTranslate qrnic_translate(QrnicDevice *d, uint32_t pasid, uint64_t addr,
                                bool write, QrnicTranslated *result);
+/**
+ * qrnic_page_request_send:
+ * @d: the device
+ * @pasid: PASID of a process
+ * @addr: virtual address of a page
+ * @write: true if the access writes
+ * @group: index of the group
+ * @last: true for the last page of the group
+ *
+ * Sends a page request to the IOMMU.
+ *
+ * Returns: true if the IOMMU has accepted the request
+ */
+bool qrnic_page_request_send(QrnicDevice *d, uint32_t pasid, uint64_t addr,
+                             bool write, uint16_t group, bool last);
+/**
+ * qrnic_translation_status:
+ * @d: the device
+ *
+ * Updates the status registers before a read of the configuration space.
+ */
+void qrnic_translation_status(QrnicDevice *d);
 /**
  * qrnic_translation_configured:
  * @d: the device

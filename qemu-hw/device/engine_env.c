@@ -37,6 +37,12 @@ static QrnicTranslate env_translate(void *opaque, uint32_t pasid,
     return qrnic_translate(opaque, pasid, addr, write, result);
 }
 
+static bool env_page_request(void *opaque, uint32_t pasid, uint64_t addr,
+                             bool write, uint16_t group, bool last)
+{
+    return qrnic_page_request_send(opaque, pasid, addr, write, group, last);
+}
+
 static bool env_translated_read(void *opaque, uint64_t addr, void *buf,
                                 size_t len)
 {
@@ -172,6 +178,7 @@ void qrnic_engine_plug(QrnicDevice *d)
         .dma_write = env_dma_write,
         .dma_atomic = env_dma_atomic,
         .translate = d->shared_virtual ? env_translate : NULL,
+        .page_request = env_page_request,
         .translated_read = env_translated_read,
         .translated_write = env_translated_write,
         .translated_atomic = env_translated_atomic,

@@ -107,8 +107,10 @@ static void config_write(PCIDevice *pci, uint32_t addr, uint32_t value,
 static uint32_t config_read(PCIDevice *pci, uint32_t addr, int len)
 {
     QrnicDevice *d = QRNIC_FUNCTION(pci);
-    uint32_t value = pci_default_read_config(pci, addr, len);
+    uint32_t value;
 
+    qrnic_translation_status(d);
+    value = pci_default_read_config(pci, addr, len);
     if (d->capture) {
         qrnic_capture_config(d, addr, len, value, false);
     }

@@ -1,14 +1,16 @@
 /*
  * qrnic: address translation services of the device (property shared-virtual)
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
  * pci.c creates the capabilities PASID and ATS at realize. The engine requests
  * translations, which this file requests from the IOMMU of the machine. Before
  * the first request for a PASID, this file registers a notifier, through which
  * the IOMMU reports invalidations of that PASID. So the engine holds no
- * translation without a notifier. QEMU has the necessary functions from 10.2
- * on (compat.h). Manual, chapter "Shared virtual addressing".
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
+ * translation without a notifier. With the property page-requests the device
+ * also has the capability PRI, and the engine sends page requests while the
+ * guest has enabled it. QEMU has the necessary functions from 10.2 on
+ * (compat.h). Manual, chapter "Shared virtual addressing".
  */
 
 #include "qemu/osdep.h"
@@ -29,11 +31,12 @@
  */
 #define PASID_WIDTH 12
 
-/* PASID whose invalidations the IOMMU reports to the device */
+/* PASID whose invalidations and page responses the IOMMU reports */
 typedef struct QrnicPasid {
     QrnicDevice *d;
     uint32_t pasid;
     IOMMUNotifier notifier;
+    IOMMUPRINotifier responses;
 } QrnicPasid;
 
 /* Returns false if the IOMMU of the machine reports no invalidations. */
@@ -49,6 +52,11 @@ bool qrnic_translation_init(QrnicDevice *d, Error **errp)
     PCIDevice *pci = PCI_DEVICE(d);
     IOMMUNotifier probe;
 
+    if (d->page_requests && !d->shared_virtual) {
+        error_setg(errp, "qrnic: property 'page-requests' requires "
+                   "'shared-virtual'");
+        return false;
+    }
     if (!d->shared_virtual) {
         return true;
     }
@@ -67,6 +75,9 @@ bool qrnic_translation_init(QrnicDevice *d, Error **errp)
     }
     pcie_pasid_init(pci, QRNIC_PCI_PASID_OFFSET, PASID_WIDTH, false, false);
     pcie_ats_init(pci, QRNIC_PCI_ATS_OFFSET, true);
+    if (d->page_requests) {
+        pcie_pri_init(pci, QRNIC_PCI_PRI_OFFSET, d->page_requests, true);
+    }
     d->pasids = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     return true;
 }
@@ -77,6 +88,50 @@ static void invalidated(IOMMUNotifier *n, IOMMUTLBEntry *entry)
 
     qrnic_engine_invalidate(p->d->engine, p->pasid, entry->iova,
                             entry->iova + entry->addr_mask);
+}
+
+/* Updates the bit Stopped, which the guest polls. */
+static void pri_stopped_set(QrnicDevice *d)
+{
+    uint8_t *status = PCI_DEVICE(d)->config + QRNIC_PCI_PRI_OFFSET +
+                      PCI_PRI_STATUS;
+    bool stopped = !d->page_limit &&
+                   !qrnic_engine_page_requests_outstanding(d->engine);
+
+    pci_set_word(status, (pci_get_word(status) & ~PCI_PRI_STATUS_STOPPED) |
+                         (stopped ? PCI_PRI_STATUS_STOPPED : 0));
+}
+
+static void pri_limit_set(QrnicDevice *d, uint32_t limit)
+{
+    d->page_limit = limit;
+    qrnic_engine_page_requests_limit(d->engine, limit);
+    pri_stopped_set(d);
+}
+
+static void responded(IOMMUPRINotifier *n, IOMMUPRIResponse *response)
+{
+    static const QrnicPageResponse kind[] = {
+        [IOMMU_PRI_RESP_SUCCESS] = QRNIC_PAGE_RESPONSE_SUCCESS,
+        [IOMMU_PRI_RESP_INVALID_REQUEST] = QRNIC_PAGE_RESPONSE_INVALID,
+        [IOMMU_PRI_RESP_FAILURE] = QRNIC_PAGE_RESPONSE_FAILURE,
+    };
+    QrnicPasid *p = container_of(n, QrnicPasid, responses);
+    QrnicDevice *d = p->d;
+    bool expected = qrnic_engine_page_response(d->engine, p->pasid,
+                                               response->prgi,
+                                               kind[response->response_code]);
+    bool failed = expected &&
+                  response->response_code == IOMMU_PRI_RESP_FAILURE;
+
+    if (!expected || failed) {
+        pci_word_test_and_set_mask(PCI_DEVICE(d)->config +
+                                   QRNIC_PCI_PRI_OFFSET + PCI_PRI_STATUS,
+                                   failed ? PCI_PRI_STATUS_RF :
+                                            PCI_PRI_STATUS_UPRGI);
+    }
+    d->page_failed |= failed;
+    pri_limit_set(d, failed ? 0 : d->page_limit);
 }
 
 /* Returns true if invalidations of the PASID are reported to the device. */
@@ -95,6 +150,10 @@ static bool pasid_watch(QrnicDevice *d, uint32_t pasid)
     if (pci_iommu_register_iotlb_notifier(pci, pasid, &p->notifier)) {
         g_free(p);
         return false;
+    }
+    if (d->page_requests) {
+        p->responses.notify = responded;
+        pci_pri_register_notifier(pci, pasid, &p->responses);
     }
     g_hash_table_insert(d->pasids, GUINT_TO_POINTER(pasid), p);
     trace_qrnic_pasid_watch(d->name, pasid);
@@ -120,6 +179,9 @@ static void pasids_forget(QrnicDevice *d)
 
         pci_iommu_unregister_iotlb_notifier(pci, pasid->pasid,
                                             &pasid->notifier);
+        if (d->page_requests) {
+            pci_pri_unregister_notifier(pci, pasid->pasid);
+        }
         g_hash_table_iter_remove(&i);
     }
     pci_set_word(control, before);
@@ -160,10 +222,50 @@ QrnicTranslate qrnic_translate(QrnicDevice *d, uint32_t pasid, uint64_t addr,
     return QRNIC_TRANSLATE_OK;
 }
 
+bool qrnic_page_request_send(QrnicDevice *d, uint32_t pasid, uint64_t addr,
+                             bool write, uint16_t group, bool last)
+{
+    /* The IOMMU responds through the notifier of the PASID. */
+    return qrnic_on_bus(d) && enabled(d) && !(pasid >> PASID_WIDTH) &&
+           pasid_watch(d, pasid) &&
+           !pci_pri_request_page(PCI_DEVICE(d), pasid, false, false, addr, last,
+                                 group, true, write);
+}
+
+/* Handles Enable, Reset and Outstanding Page Request Allocation of PRI. */
+static void pri_configured(QrnicDevice *d)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+    uint8_t *cap = pci->config + QRNIC_PCI_PRI_OFFSET;
+    uint16_t control = pci_get_word(cap + PCI_PRI_CTRL);
+
+    if (!(control & PCI_PRI_CTRL_ENABLE)) {
+        d->page_failed = false;
+        if (control & PCI_PRI_CTRL_RESET) {
+            qrnic_engine_page_requests_reset(d->engine);
+        }
+    }
+    /* Reset reads as 0. */
+    pci_set_word(cap + PCI_PRI_CTRL, control & ~PCI_PRI_CTRL_RESET);
+    pri_limit_set(d, !enabled(d) || !pcie_pri_enabled(pci) || d->page_failed ?
+                     0 : MIN(pcie_pri_get_req_alloc(pci), d->page_requests));
+}
+
+void qrnic_translation_status(QrnicDevice *d)
+{
+    if (d->pasids && d->page_requests) {
+        pri_stopped_set(d);
+    }
+}
+
 /* Drops all translations when the guest disables one of the capabilities. */
 void qrnic_translation_configured(QrnicDevice *d)
 {
     bool on = enabled(d);
+
+    if (d->pasids && d->page_requests) {
+        pri_configured(d);
+    }
 
     if (d->translation_on && !on) {
         qrnic_engine_invalidate(d->engine, QRNIC_PASID_ALL, 0, UINT64_MAX);
@@ -181,6 +283,14 @@ void qrnic_translation_reset(QrnicDevice *d)
     pasids_forget(d);
     pci_set_word(pci->config + QRNIC_PCI_PASID_OFFSET + PCI_PASID_CTRL, 0);
     pci_set_word(pci->config + QRNIC_PCI_ATS_OFFSET + PCI_ATS_CTRL, 0);
+    if (d->page_requests) {
+        pci_set_word(pci->config + QRNIC_PCI_PRI_OFFSET + PCI_PRI_CTRL,
+                     PCI_PRI_CTRL_RESET);
+        pci_set_word(pci->config + QRNIC_PCI_PRI_OFFSET + PCI_PRI_STATUS,
+                     PCI_PRI_STATUS_PASID);
+        pci_set_long(pci->config + QRNIC_PCI_PRI_OFFSET + PCI_PRI_ALLOC_REQ, 0);
+        pri_configured(d);
+    }
     d->translation_on = false;
 }
 

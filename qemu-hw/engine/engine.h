@@ -6,7 +6,8 @@
  * through QrnicEnv. After qrnic_engine_new(), the device calls functions for
  * doorbells, frames, timers and commands, and qrnic_engine_run() after each
  * kick. Two such calls are never nested. So an operation of QrnicEnv must
- * postpone a call that it needs, except for qrnic_engine_invalidate().
+ * postpone a call that it needs, except for qrnic_engine_invalidate() and the
+ * functions for page requests.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -247,6 +248,55 @@ bool qrnic_engine_port_active(const QrnicEngine *e);
  */
 void qrnic_engine_invalidate(QrnicEngine *e, uint32_t pasid, uint64_t first,
                              uint64_t last);
+
+/* Number of groups of page requests; an index has 9 bits (PCIe, 10.4) */
+#define QRNIC_PAGE_GROUPS 512
+
+/* Response of the operating system to a group of page requests */
+typedef enum QrnicPageResponse {
+    QRNIC_PAGE_RESPONSE_SUCCESS,    /* the device repeats the access */
+    QRNIC_PAGE_RESPONSE_INVALID,    /* the process has no such page or right */
+    QRNIC_PAGE_RESPONSE_FAILURE,    /* no request is answered any more */
+} QrnicPageResponse;
+
+/**
+ * qrnic_engine_page_requests_limit:
+ * @e: the engine
+ * @limit: maximum number of outstanding page requests; 0: none may be sent
+ *
+ * Sets the limit, which a reset of the engine keeps. At first it is 0. Without
+ * page requests the engine reports page faults of processes by events.
+ */
+void qrnic_engine_page_requests_limit(QrnicEngine *e, uint32_t limit);
+/**
+ * qrnic_engine_page_requests_outstanding:
+ * @e: the engine
+ *
+ * Returns: the number of page requests without response
+ */
+uint32_t qrnic_engine_page_requests_outstanding(const QrnicEngine *e);
+/**
+ * qrnic_engine_page_requests_reset:
+ * @e: the engine
+ *
+ * Forgets all outstanding page requests. The accesses that wait for them are
+ * repeated.
+ */
+void qrnic_engine_page_requests_reset(QrnicEngine *e);
+/**
+ * qrnic_engine_page_response:
+ * @e: the engine
+ * @pasid: PASID of the response
+ * @group: index of the group
+ * @response: kind of the response
+ *
+ * Stores the response for the next run. A failure ends all groups, and sets the
+ * limit to 0.
+ *
+ * Returns: true, or false if no such group is outstanding
+ */
+bool qrnic_engine_page_response(QrnicEngine *e, uint32_t pasid, uint16_t group,
+                                QrnicPageResponse response);
 
 /**
  * qrnic_doorbell_write:

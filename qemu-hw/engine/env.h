@@ -5,8 +5,8 @@
  * fuzzer pass a table of their own to qrnic_engine_new(). The engine calls an
  * operation only while the environment executes a function of engine.h. These
  * functions are not nested, so an operation must postpone a call that it needs.
- * Only qrnic_engine_invalidate() and qrnic_doorbell_write_nested() may be
- * called inside an operation.
+ * Only qrnic_engine_invalidate(), the functions for page requests and
+ * qrnic_doorbell_write_nested() may be called inside an operation.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -71,6 +71,17 @@ typedef struct QrnicEnv {
      */
     QrnicTranslate (*translate)(void *opaque, uint32_t pasid, uint64_t addr,
                                 bool write, QrnicTranslated *result);
+
+    /*
+     * Requests that the operating system pages in a page (PCIe, 10.4). group is
+     * below QRNIC_PAGE_GROUPS; last is true for the last page of the group.
+     * Returns false if the request was not accepted, and then the group has no
+     * response. Otherwise the environment passes the response to
+     * qrnic_engine_page_response(). Used only if
+     * qrnic_engine_page_requests_limit() has set a limit.
+     */
+    bool (*page_request)(void *opaque, uint32_t pasid, uint64_t addr,
+                         bool write, uint16_t group, bool last);
 
     /*
      * Access the bus at translated addresses, and work otherwise like dma_read,

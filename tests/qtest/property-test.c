@@ -42,6 +42,7 @@ static const Refused refused[] = {
     { "device-memory-size=12K", "device-memory-size" },
     { "device-memory-size=512M", "device-memory-size" },
     { "translation-cache=65537", "translation-cache" },
+    { "page-requests=513", "page-requests" },
     { "colour=red", "colour" },
     { "mac=hello", "mac" }, { "netdev=nowhere", "netdev" },
 };

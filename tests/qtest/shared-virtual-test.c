@@ -36,18 +36,33 @@
 /* Extended capabilities of the device */
 #define PASID_CAP 0x1d0
 #define ATS_CAP 0x1e0
+#define PRI_CAP 0x1f0
 
 /* Registers and bits of the IOMMU */
 #define DMAR 0xfed90000ull
+#define DMAR_ECAP 0x10
 #define DMAR_GCMD 0x18
 #define DMAR_RTADDR 0x20
 #define DMAR_IQT 0x88
 #define DMAR_IQA 0x90
+#define DMAR_PQH 0xc0
+#define DMAR_PQT 0xc8
+#define DMAR_PQA 0xd0
+#define DMAR_PRS 0xdc
+#define ECAP_PRS (1ull << 29)
+#define PRS_PPR 1u              /* Pending Page Request */
+#define PRS_PRO 2u              /* Page Request Overflow */
 #define GCMD_TE (1u << 31)
 #define GCMD_SRTP (1u << 30)
 #define GCMD_QIE (1u << 26)
 #define INVALIDATE_PIOTLB 6ull
 #define INVALIDATE_DEVICE_PIOTLB 8ull
+#define PAGE_GROUP_RESPONSE 9ull
+
+/* Response codes of a group of page requests */
+#define RESPONSE_SUCCESS 0u
+#define RESPONSE_INVALID 1u
+#define RESPONSE_FAILURE 15u
 
 /* Flags of an entry of the page table */
 #define PTE_PRESENT 1ull
@@ -64,6 +79,8 @@ typedef struct Process {
     unsigned tail;
     uint64_t table;             /* entries of the region's pages */
     uint64_t pages;             /* memory that software uses as pages */
+    uint64_t requests;          /* queue of page requests */
+    unsigned head;              /* next page request */
     uint32_t key, sequence;
 } Process;
 
@@ -113,8 +130,8 @@ static void iommu_start(Process *x)
     uint64_t context = contexts + DEVFN * 32, entry = pasids + PASID * 64;
 
     put(x, root, 0, contexts | 1);
-    /* Present, device TLB, PASID */
-    put(x, context, 0, directory | 1 | 1 << 2 | 1 << 3);
+    /* Present, device TLB, PASID, page requests */
+    put(x, context, 0, directory | 1 | 1 << 2 | 1 << 3 | 1 << 4);
     put(x, directory, 0, pasids | 1);
     /* Entry 0 is that of requests without PASID: pass-through, 48 bits. */
     put(x, pasids, 0, 1 | 2 << 2 | 4 << 6);
@@ -167,11 +184,11 @@ static void capabilities_enable(Process *x, bool pasid, bool ats)
                  ats ? PCI_ATS_CTRL_ENABLE : 0);
 }
 
-static void process_start(Process *x)
+static void process_start_with(Process *x, const char *properties)
 {
     *x = (Process) { 0 };
     machine_options = IOMMU;
-    rig_start(&x->r, "shared-virtual=on", NULL);
+    rig_start(&x->r, properties, NULL);
     machine_options = NULL;
     eq_create(x->r.d, &x->eq, QRNIC_EQ_PAGE_FAULT, FAULT_VECTOR, 4);
     eq_arm(x->r.d, &x->eq);
@@ -185,6 +202,11 @@ static void process_start(Process *x)
         .access = ALL_RIGHTS, .variant = 9, .pd = x->r.pd, .start = START,
         .length = PAGES * PAGE, .table.root = VA, .pasid = PASID,
     });
+}
+
+static void process_start(Process *x)
+{
+    process_start_with(x, "shared-virtual=on");
 }
 
 static void post_write(Process *x, uint64_t offset, uint32_t length)
@@ -382,12 +404,230 @@ static void test_capabilities(void)
     rig_stop(&x.r);
 }
 
+/*
+ * Page requests
+ */
+
+static uint64_t pri_register(Process *x, unsigned offset)
+{
+    return config_address(x->r.d, DEVFN, PRI_CAP + offset);
+}
+
+static unsigned pri_status(Process *x)
+{
+    return qtest_readw(x->r.d->qts, pri_register(x, PCI_PRI_STATUS));
+}
+
+static void pri_control(Process *x, unsigned value)
+{
+    qtest_writew(x->r.d->qts, pri_register(x, PCI_PRI_CTRL), value);
+}
+
+/*
+ * Starts a device with at most 8 page requests, and enables them. Returns false
+ * if the IOMMU has no page requests, and then the test ends.
+ */
+static bool requests_start(Process *x, bool required)
+{
+    process_start_with(x, "shared-virtual=on,page-requests=8");
+    capabilities_enable(x, true, true);
+    qtest_writel(x->r.d->qts, pri_register(x, PCI_PRI_ALLOC_REQ), 32);
+    pri_control(x, PCI_PRI_CTRL_ENABLE);
+    if (qtest_readq(x->r.d->qts, DMAR + DMAR_ECAP) & ECAP_PRS) {
+        x->requests = table_new(x);
+        iommu_write(x, DMAR_PQA, x->requests);
+    } else if (required) {
+        g_test_skip("the IOMMU of this QEMU has no page requests "
+                    "(tests/guest/iommu/build-qemu)");
+        rig_stop(&x->r);
+        return false;
+    }
+    return true;
+}
+
+/* Asserts the next page request. Returns its group. */
+static unsigned expect_request(Process *x, unsigned page, bool write, bool last)
+{
+    QTestState *qts = x->r.d->qts;
+    const uint64_t at = x->requests + 32 * x->head++;
+    uint64_t hi;
+
+    while (qtest_readq(qts, DMAR + DMAR_PQT) < 32 * x->head) {
+        qtest_clock_step(qts, 1000);
+    }
+    /* Type, PASID present, requester, PASID */
+    g_assert_cmphex(qtest_readq(qts, at), ==, 1 | 1 << 8 | DEVFN << 16 |
+                                              (uint64_t)PASID << 32);
+    hi = qtest_readq(qts, at + 8);
+    g_assert_cmphex(hi & ~0xff8ull, ==, (VA + page * PAGE) | 1 | write << 1 |
+                                        last << 2);
+    g_assert_cmphex(qtest_readl(qts, DMAR + DMAR_PRS), ==, PRS_PPR);
+    return hi >> 3 & 0x1ff;
+}
+
+static void respond(Process *x, unsigned group, unsigned code)
+{
+    iommu_invalidate(x, PAGE_GROUP_RESPONSE | 1 << 4 | code << 12 |
+                        DEVFN << 16 | (uint64_t)PASID << 32, group << 3);
+}
+
+/* Tests a send whose pages the IOMMU pages in, and its counters. */
+static void test_request(void)
+{
+    unsigned group;
+    Process x;
+    Device *d;
+
+    if (!requests_start(&x, true)) {
+        return;
+    }
+    d = x.r.d;
+    post_write(&x, 2 * PAGE - 50, 100);
+    group = expect_request(&x, 1, false, false);
+    g_assert_cmpuint(expect_request(&x, 2, false, true), ==, group);
+    wire_silent(d);
+    page_set(&x, 1, (x.pages + 2 * PAGE) | PTE_READ);
+    page_set(&x, 2, (x.pages + 2 * PAGE) | PTE_READ);
+    respond(&x, group, RESPONSE_SUCCESS);
+    rig_expect_write(&x.r, SQ_PSN, 0x33, 100);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_PAGE_REQUESTS), ==, 2);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_PAGE_RESPONSES_SUCCESS), ==, 1);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
+    g_assert_cmphex(pri_status(&x), ==, PCI_PRI_STATUS_PASID);
+
+    /* A second response has no request. */
+    respond(&x, group, RESPONSE_FAILURE);
+    g_assert_cmphex(pri_status(&x), ==,
+                    PCI_PRI_STATUS_PASID | PCI_PRI_STATUS_UPRGI);
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_PAGE_RESPONSES_UNEXPECTED), ==,
+                     1);
+    qtest_writew(d->qts, pri_register(&x, PCI_PRI_STATUS),
+                 PCI_PRI_STATUS_UPRGI);
+    g_assert_cmphex(pri_status(&x), ==, PCI_PRI_STATUS_PASID);
+    rig_stop(&x.r);
+}
+
+/* Tests a response with an error, and what follows it. */
+static void request_failed(unsigned code)
+{
+    const bool failed = code == RESPONSE_FAILURE;
+    Process x;
+
+    if (!requests_start(&x, true)) {
+        return;
+    }
+    post_write(&x, 8, 100);
+    respond(&x, expect_request(&x, 0, false, true), code);
+    rig_sent(&x.r, QRNIC_WC_LOC_PROT_ERR, 0, QRNIC_SYN_PAGE_FAULT);
+    g_assert_cmphex(pri_status(&x), ==, PCI_PRI_STATUS_PASID |
+                    (failed ? PCI_PRI_STATUS_RF | PCI_PRI_STATUS_STOPPED : 0));
+    g_assert_cmpuint(counter(x.r.d, failed ?
+                             QRNIC_COUNTER_PAGE_RESPONSES_FAILURE :
+                             QRNIC_COUNTER_PAGE_RESPONSES_INVALID), ==, 1);
+    rig_stop(&x.r);
+}
+
+static void test_request_failed(void)
+{
+    request_failed(RESPONSE_INVALID);
+    request_failed(RESPONSE_FAILURE);
+}
+
+/* Tests that Stopped is set only after the last response, and Reset. */
+static void test_request_stopped(void)
+{
+    unsigned group;
+    Process x;
+
+    if (!requests_start(&x, true)) {
+        return;
+    }
+    post_write(&x, 8, 100);
+    group = expect_request(&x, 0, false, true);
+    pri_control(&x, 0);
+    g_assert_cmphex(pri_status(&x), ==, PCI_PRI_STATUS_PASID);
+    /* The page is still absent. The device reports it by an event now. */
+    respond(&x, group, RESPONSE_SUCCESS);
+    g_assert_cmphex(pri_status(&x), ==,
+                    PCI_PRI_STATUS_PASID | PCI_PRI_STATUS_STOPPED);
+    expect_fault(&x, 0, 8, 100, 0);
+
+    pri_control(&x, PCI_PRI_CTRL_ENABLE);
+    resume(&x, 0);
+    group = expect_request(&x, 0, false, true);
+    pri_control(&x, PCI_PRI_CTRL_RESET);
+    g_assert_cmphex(qtest_readw(x.r.d->qts, pri_register(&x, PCI_PRI_CTRL)),
+                    ==, 0);
+    g_assert_cmphex(pri_status(&x), ==,
+                    PCI_PRI_STATUS_PASID | PCI_PRI_STATUS_STOPPED);
+    expect_fault(&x, 0, 8, 100, 0);
+    page_set(&x, 0, x.pages | PTE_READ);
+    resume(&x, 0);
+    rig_expect_write(&x.r, SQ_PSN, 0x11, 100);
+    rig_stop(&x.r);
+}
+
+/*
+ * Tests page requests that the IOMMU does not accept, because its queue is full
+ * or because it has none. The device then reports page faults by events.
+ */
+static void test_request_rejected(void)
+{
+    Process x;
+    Device *d;
+
+    requests_start(&x, false);
+    d = x.r.d;
+    if (x.requests) {
+        iommu_write(&x, DMAR_PQH, 32);
+    }
+    post_write(&x, 2 * PAGE + 8, 100);
+    expect_fault(&x, 0, 2 * PAGE + 8, 100, 0);
+    if (x.requests) {
+        g_assert_cmphex(qtest_readl(d->qts, DMAR + DMAR_PRS), ==, PRS_PRO);
+    }
+    g_assert_cmpuint(counter(d, QRNIC_COUNTER_PAGE_REQUESTS_REJECTED), ==, 1);
+    page_set(&x, 2, (x.pages + 2 * PAGE) | PTE_READ);
+    resume(&x, 0);
+    rig_expect_write(&x.r, SQ_PSN, 0x33, 100);
+    rig_stop(&x.r);
+}
+
+/* Tests the bytes of the capability, and that a reset disables it. */
+static void test_request_capability(void)
+{
+    uint8_t exp;
+    Process x;
+    Device *d;
+
+    requests_start(&x, false);
+    d = x.r.d;
+    g_assert_cmphex(qtest_readl(d->qts, pri_register(&x, 0)) & 0xfffff, ==,
+                    1 << 16 | PCI_EXT_CAP_ID_PRI);
+    g_assert_cmphex(qtest_readl(d->qts, pri_register(&x, PCI_PRI_MAX_REQ)), ==,
+                    8);
+    g_assert_cmphex(qtest_readl(d->qts, pri_register(&x, PCI_PRI_ALLOC_REQ)),
+                    ==, 32);
+    g_assert_cmphex(qtest_readl(d->qts, pri_register(&x, PCI_PRI_CTRL)), ==,
+                    (uint32_t)PCI_PRI_STATUS_PASID << 16 | PCI_PRI_CTRL_ENABLE);
+    exp = qpci_find_capability(d->pci, PCI_CAP_ID_EXP, 0);
+    qpci_config_writew(d->pci, exp + PCI_EXP_DEVCTL, PCI_EXP_DEVCTL_BCR_FLR);
+    g_assert_cmphex(qtest_readl(d->qts, pri_register(&x, PCI_PRI_CTRL)), ==,
+                    (uint32_t)(PCI_PRI_STATUS_PASID | PCI_PRI_STATUS_STOPPED)
+                    << 16);
+    g_assert_cmphex(qtest_readl(d->qts, pri_register(&x, PCI_PRI_ALLOC_REQ)),
+                    ==, 0);
+    rig_stop(&x.r);
+}
+
 /* Tests the property without a suitable IOMMU. */
 static void test_refused(void)
 {
     device_refused("shared-virtual=on", QEMU_HAS_ATS ?
                    "'shared-virtual' requires an IOMMU" :
                    "'shared-virtual' requires QEMU 10.2 or newer");
+    device_refused("page-requests=8",
+                   "'page-requests' requires 'shared-virtual'");
 }
 
 void add_shared_virtual_tests(void)
@@ -403,4 +643,12 @@ void add_shared_virtual_tests(void)
     qtest_add_func("qrnic/shared-virtual/disabled", test_disabled);
     qtest_add_func("qrnic/shared-virtual/wide-pasid", test_wide_pasid);
     qtest_add_func("qrnic/shared-virtual/capabilities", test_capabilities);
+    qtest_add_func("qrnic/shared-virtual/request", test_request);
+    qtest_add_func("qrnic/shared-virtual/request-failed", test_request_failed);
+    qtest_add_func("qrnic/shared-virtual/request-stopped",
+                   test_request_stopped);
+    qtest_add_func("qrnic/shared-virtual/request-rejected",
+                   test_request_rejected);
+    qtest_add_func("qrnic/shared-virtual/request-capability",
+                   test_request_capability);
 }

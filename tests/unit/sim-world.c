@@ -116,6 +116,15 @@ static QrnicTranslate env_translate(void *opaque, uint32_t pasid,
     return done;
 }
 
+static bool env_page_request(void *opaque, uint32_t pasid, uint64_t addr,
+                             bool write, uint16_t group, bool last)
+{
+    SimNode *n = opaque;
+
+    return n->page_request &&
+           n->page_request(n, pasid, addr, write, group, last);
+}
+
 /* Returns the address in memory of a translated address. */
 static uint64_t memory_at(SimNode *n, uint64_t addr, size_t len, bool write)
 {
@@ -546,7 +555,8 @@ QrnicEnv sim_env(SimNode *n)
     return (QrnicEnv) {
         .opaque = n, .dma_read = env_dma_read, .dma_write = env_dma_write,
         .dma_atomic = env_dma_atomic, .dm_atomic = env_dm_atomic,
-        .translate = env_translate, .translated_read = env_translated_read,
+        .translate = env_translate, .page_request = env_page_request,
+        .translated_read = env_translated_read,
         .translated_write = env_translated_write,
         .translated_atomic = env_translated_atomic,
         .dm_read = env_dm_read, .dm_write = env_dm_write,

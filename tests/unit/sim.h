@@ -61,6 +61,9 @@ struct SimNode {
     QrnicTranslate (*translate)(SimNode *n, uint32_t pasid, uint64_t addr,
                                 bool write, QrnicTranslated *result);
     void *translate_opaque;
+    /* Accepts or rejects page requests, or NULL: rejects all */
+    bool (*page_request)(SimNode *n, uint32_t pasid, uint64_t addr, bool write,
+                         uint16_t group, bool last);
     /*
      * Called before each access to a translated address, or NULL. Returns the
      * address in memory.

@@ -759,6 +759,332 @@ static void test_not_supported(void)
     }
 }
 
+/*
+ * Page requests
+ */
+
+#define REQUESTS 600
+
+/* Page requests that node 0 has sent */
+typedef struct Request {
+    uint32_t pasid;
+    uint64_t addr;
+    uint16_t group;
+    bool write, last;
+} Request;
+
+static Request request[REQUESTS];
+static unsigned requests;
+static unsigned accepted;       /* number of further requests to accept */
+
+/* Stores a request, or rejects it. */
+static bool request_page(SimNode *n, uint32_t pasid, uint64_t addr, bool write,
+                         uint16_t group, bool last)
+{
+    if (!accepted) {
+        return false;
+    }
+    accepted--;
+    g_assert_cmpuint(requests, <, REQUESTS);
+    request[requests++] = (Request) { pasid, addr, group, write, last };
+    return true;
+}
+
+/* Creates a world without pages in node 0, which may send page requests. */
+static Pager *world_with_requests(uint32_t limit)
+{
+    Pager *w = world_new(64);
+    Region *r = w->region[0];
+
+    page_take_away(r, 0, PAGES);
+    r->node->page_request = request_page;
+    requests = 0;
+    accepted = REQUESTS;
+    qrnic_engine_page_requests_limit(engine_of(r), limit);
+    return w;
+}
+
+static void run_shortly(Pager *w)
+{
+    sim_run(w->sim, w->sim->now + 50 * SIM_US);
+}
+
+static bool respond(Pager *w, uint16_t group, QrnicPageResponse response)
+{
+    const Region *r = w->region[0];
+
+    return qrnic_engine_page_response(engine_of(r), r->pasid, group, response);
+}
+
+static void expect_outstanding(Pager *w, uint32_t count)
+{
+    g_assert_cmpuint(qrnic_engine_page_requests_outstanding(
+                         engine_of(w->region[0])), ==, count);
+}
+
+/* Posts an RDMA write, or an RDMA read, of one byte of a page of node 0. */
+static void post_page(Pager *w, unsigned page, bool read)
+{
+    pager_post(w, read ? QRNIC_WQE_RDMA_READ : QRNIC_WQE_RDMA_WRITE,
+               page * PAGE, page * PAGE, 1);
+    run_shortly(w);
+}
+
+static void expect_done(Pager *w, bool read)
+{
+    pager_run(w, NULL);
+    expect_cqe(w->qp[0], QRNIC_WC_SUCCESS,
+               read ? QRNIC_CQE_RDMA_READ : QRNIC_CQE_RDMA_WRITE);
+}
+
+/* Asserts that the last access of node 0 failed because of its page. */
+static void expect_rejected(Pager *w)
+{
+    pager_run(w, NULL);
+    g_assert_cmpuint(expect_status(w->qp[0], QRNIC_WC_LOC_PROT_ERR).syndrome,
+                     ==, QRNIC_SYN_PAGE_FAULT);
+}
+
+/* Tests the requests and the response of a group, without an event. */
+static void test_request(void)
+{
+    for (unsigned read = 0; read < 2; read++) {
+        Pager *w = world_with_requests(64);
+        Region *r = w->region[0];
+
+        pager_post(w, read ? QRNIC_WQE_RDMA_READ : QRNIC_WQE_RDMA_WRITE,
+                   PAGE - 1, 0, 100);
+        run_shortly(w);
+        g_assert_cmpuint(requests, ==, 2);
+        for (unsigned i = 0; i < requests; i++) {
+            g_assert_cmpuint(request[i].pasid, ==, r->pasid);
+            g_assert_cmphex(request[i].addr, ==, r->address + i * PAGE);
+            g_assert_cmpuint(request[i].write, ==, read);
+            g_assert_cmpuint(request[i].group, ==, request[0].group);
+            g_assert_cmpuint(request[i].last, ==, i == requests - 1);
+            page_bring(r, i, read);
+        }
+        expect_outstanding(w, 2);
+        g_assert_true(respond(w, request[0].group,
+                              QRNIC_PAGE_RESPONSE_SUCCESS));
+        expect_outstanding(w, 0);
+        g_assert_false(respond(w, request[0].group,
+                               QRNIC_PAGE_RESPONSE_SUCCESS));
+        expect_done(w, read);
+        g_assert_cmpuint(w->faults[0], ==, 0);
+        g_assert_cmpuint(COUNT(r, PAGE_FAULTS), ==, 1);
+        g_assert_cmpuint(COUNT(r, PAGE_REQUESTS), ==, 2);
+        g_assert_cmpuint(COUNT(r, PAGE_REQUESTS_REJECTED), ==, 0);
+        g_assert_cmpuint(COUNT(r, PAGE_RESPONSES_SUCCESS), ==, 1);
+        g_assert_cmpuint(COUNT(r, PAGE_RESPONSES_UNEXPECTED), ==, 1);
+        pager_free(w);
+    }
+}
+
+/* Tests that a message with many absent pages needs several groups. */
+static void test_request_groups(void)
+{
+    Pager *w = world_with_requests(64);
+    Region *r = w->region[0];
+    unsigned groups = 0, page = 0;
+
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, 0, 0, 20 * PAGE);
+    run_shortly(w);
+    while (page < 20) {
+        g_assert_cmpuint(requests, ==, MIN(8, 20 - page));
+        for (unsigned i = 0; i < requests; i++) {
+            g_assert_cmphex(request[i].addr, ==, r->address + page * PAGE);
+            g_assert_cmpuint(request[i].last, ==, i == requests - 1);
+            page_bring(r, page++, false);
+        }
+        requests = 0;
+        groups++;
+        g_assert_true(respond(w, request[0].group,
+                              QRNIC_PAGE_RESPONSE_SUCCESS));
+        while (!requests && page < 20) {
+            run_shortly(w);
+        }
+    }
+    expect_done(w, false);
+    g_assert_cmpuint(groups, ==, 3);
+    g_assert_cmpuint(COUNT(r, PAGE_FAULTS), ==, 3);
+    g_assert_cmpuint(w->faults[0], ==, 0);
+    pager_free(w);
+}
+
+/* Tests that a group with the response "invalid" fails the access. */
+static void test_request_invalid(void)
+{
+    Pager *w = world_with_requests(64);
+
+    post_page(w, 3, false);
+    g_assert_cmpuint(requests, ==, 1);
+    g_assert_true(respond(w, request[0].group, QRNIC_PAGE_RESPONSE_INVALID));
+    expect_rejected(w);
+    g_assert_cmpuint(COUNT(w->region[0], PAGE_RESPONSES_INVALID), ==, 1);
+    g_assert_cmpuint(COUNT(w->region[0], PAGE_REFUSALS), ==, 1);
+    pager_free(w);
+}
+
+/*
+ * Tests that the response "failure" fails the access and stops page requests.
+ * The next page fault is reported by an event.
+ */
+static void test_request_failure(void)
+{
+    Pager *w = world_with_requests(64);
+
+    post_page(w, 3, false);
+    g_assert_true(respond(w, request[0].group, QRNIC_PAGE_RESPONSE_FAILURE));
+    expect_outstanding(w, 0);
+    expect_rejected(w);
+    g_assert_cmpuint(COUNT(w->region[0], PAGE_RESPONSES_FAILURE), ==, 1);
+    for (unsigned id = 0; id < SIM_NODES; id++) {
+        sim_qp_free(w->qp[id]);
+        w->qp[id] = sim_qp_new(&w->sim->node[id], 8, 8, 3, 10);
+    }
+    sim_connect(w->qp[0], w->qp[1], NULL);
+    post_page(w, 3, false);
+    expect_done(w, false);
+    g_assert_cmpuint(requests, ==, 1);
+    g_assert_cmpuint(w->faults[0], ==, 1);
+    pager_free(w);
+}
+
+/* Tests responses with another PASID, another group, and without request. */
+static void test_response_unexpected(void)
+{
+    Pager *w = world_with_requests(64);
+    Region *r = w->region[0];
+    QrnicEngine *e = engine_of(r);
+
+    g_assert_false(respond(w, 0, QRNIC_PAGE_RESPONSE_SUCCESS));
+    post_page(w, 3, false);
+    g_assert_false(qrnic_engine_page_response(e, r->pasid + 1,
+                                              request[0].group,
+                                              QRNIC_PAGE_RESPONSE_INVALID));
+    g_assert_false(respond(w, request[0].group + 1,
+                           QRNIC_PAGE_RESPONSE_FAILURE));
+    g_assert_false(respond(w, request[0].group + QRNIC_PAGE_GROUPS,
+                           QRNIC_PAGE_RESPONSE_FAILURE));
+    g_assert_cmpuint(COUNT(r, PAGE_RESPONSES_UNEXPECTED), ==, 4);
+    expect_outstanding(w, 1);
+    page_bring(r, 3, false);
+    g_assert_true(respond(w, request[0].group, QRNIC_PAGE_RESPONSE_SUCCESS));
+    expect_done(w, false);
+    pager_free(w);
+}
+
+/*
+ * Tests that the device never exceeds the limit of outstanding requests: a
+ * group is smaller, and a page fault waits until another group is answered.
+ */
+static void test_request_limit(void)
+{
+    Pager *w = world_with_requests(1);
+    Region *r = w->region[0];
+    SimQp *a = sim_qp_new(r->node, 4, 4, 3, 6);
+    SimQp *b = sim_qp_new(w->region[1]->node, 4, 4, 3, 6);
+    SimSge sge = { r->start + 5 * PAGE, 1, r->key };
+    SimWr wr = {
+        .opcode = QRNIC_WQE_RDMA_WRITE, .flags = QRNIC_WQEF_SIGNALED,
+        .sge = &sge, .num_sge = 1, .remote = w->region[1]->start,
+        .rkey = w->region[1]->key,
+    };
+
+    sim_connect(a, b, NULL);
+    /* The access needs two pages. */
+    pager_post(w, QRNIC_WQE_RDMA_WRITE, PAGE - 1, 0, 2);
+    run_shortly(w);
+    g_assert_cmpuint(requests, ==, 1);
+    g_assert_true(request[0].last);
+    sim_post_send(a, &wr);
+    run_shortly(w);
+    g_assert_cmpuint(requests, ==, 1);
+    g_assert_cmpuint(COUNT(r, PAGE_FAULTS), ==, 2);
+    expect_outstanding(w, 1);
+
+    page_bring(r, 0, false);
+    page_bring(r, 1, false);
+    g_assert_true(respond(w, request[0].group, QRNIC_PAGE_RESPONSE_SUCCESS));
+    expect_done(w, false);
+    g_assert_cmpuint(requests, ==, 2);
+    g_assert_cmphex(request[1].addr, ==, r->address + 5 * PAGE);
+    g_assert_cmpuint(request[1].group, !=, request[0].group);
+
+    /* Software disables page requests, and still responds. */
+    qrnic_engine_page_requests_limit(engine_of(r), 0);
+    page_bring(r, 5, false);
+    g_assert_true(respond(w, request[1].group, QRNIC_PAGE_RESPONSE_SUCCESS));
+    pager_run(w, NULL);
+    expect_cqe(a, QRNIC_WC_SUCCESS, QRNIC_CQE_RDMA_WRITE);
+    g_assert_cmpuint(w->faults[0], ==, 0);
+    sim_qp_free(a);
+    sim_qp_free(b);
+    pager_free(w);
+}
+
+/*
+ * Tests a group whose first or second request the IOMMU does not accept. The
+ * page fault is reported by an event.
+ */
+static void test_request_overflow(void)
+{
+    for (unsigned count = 0; count < 2; count++) {
+        Pager *w = world_with_requests(64);
+        Region *r = w->region[0];
+
+        accepted = count;
+        pager_post(w, QRNIC_WQE_RDMA_WRITE, PAGE - 1, 0, 2);
+        run_shortly(w);
+        g_assert_cmpuint(requests, ==, count);
+        expect_outstanding(w, 0);
+        expect_done(w, false);
+        g_assert_cmpuint(COUNT(r, PAGE_REQUESTS), ==, count);
+        g_assert_cmpuint(COUNT(r, PAGE_REQUESTS_REJECTED), ==, 1);
+        g_assert_cmpuint(w->faults[0], ==, 1);
+        /* A late response to the abandoned group changes nothing. */
+        g_assert_false(respond(w, request[0].group,
+                               QRNIC_PAGE_RESPONSE_FAILURE));
+        /* The next page fault has requests again. */
+        accepted = 1;
+        requests = 0;
+        post_page(w, 20, false);
+        g_assert_cmpuint(requests, ==, 1);
+        page_bring(r, 20, false);
+        g_assert_true(respond(w, request[0].group,
+                              QRNIC_PAGE_RESPONSE_SUCCESS));
+        expect_done(w, false);
+        pager_free(w);
+    }
+}
+
+/*
+ * Tests that a reset of page requests repeats the accesses, and that a group
+ * outlives its queue pair and a reset of the device.
+ */
+static void test_request_ends(void)
+{
+    Pager *w = world_with_requests(64);
+    Region *r = w->region[0];
+    QrnicEngine *e = engine_of(r);
+
+    post_page(w, 3, false);
+    qrnic_engine_page_requests_reset(e);
+    expect_outstanding(w, 0);
+    run_shortly(w);
+    g_assert_cmpuint(requests, ==, 2);
+    g_assert_false(respond(w, request[0].group, QRNIC_PAGE_RESPONSE_SUCCESS));
+    sim_qp_free(w->qp[0]);
+    w->qp[0] = sim_qp_new(r->node, 8, 8, 3, 10);
+    expect_outstanding(w, 1);
+    g_assert_true(respond(w, request[1].group, QRNIC_PAGE_RESPONSE_SUCCESS));
+    run_shortly(w);
+    expect_outstanding(w, 0);
+    g_assert_cmpuint(COUNT(r, PAGE_RESPONSES_SUCCESS), ==, 1);
+    pager_free(w);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -779,5 +1105,14 @@ int main(int argc, char **argv)
     g_test_add_func("/shared-virtual/derived-keys", test_derived_keys);
     g_test_add_func("/shared-virtual/commands", test_commands);
     g_test_add_func("/shared-virtual/not-supported", test_not_supported);
+    g_test_add_func("/shared-virtual/request", test_request);
+    g_test_add_func("/shared-virtual/request-groups", test_request_groups);
+    g_test_add_func("/shared-virtual/request-invalid", test_request_invalid);
+    g_test_add_func("/shared-virtual/request-failure", test_request_failure);
+    g_test_add_func("/shared-virtual/response-unexpected",
+                    test_response_unexpected);
+    g_test_add_func("/shared-virtual/request-limit", test_request_limit);
+    g_test_add_func("/shared-virtual/request-overflow", test_request_overflow);
+    g_test_add_func("/shared-virtual/request-ends", test_request_ends);
     return g_test_run();
 }

@@ -20,7 +20,9 @@
 static void table_init(QrnicEngine *e)
 {
     qrnic_table_init(&e->qps->table, 2, e->config.max_qp + 2);
-    QTAILQ_INIT(&e->qps->faults_owed);
+    for (unsigned i = 0; i < QRNIC_FAULT_REPORTS; i++) {
+        QTAILQ_INIT(&e->qps->faults_owed[i]);
+    }
     qrnic_contexts_init(e);
     qrnic_congestion_init(e);
     e->qps->errors_at = e->qps->errors_left = 0;
@@ -52,6 +54,7 @@ static void qp_init(QrnicEngine *e)
 {
     e->qps = g_new0(QrnicQps, 1);
     e->qps->context_users = &context_users;
+    qrnic_page_requests_init(e);
     e->queue->fault_eq_gone = qrnic_page_faults_orphaned;
     for (unsigned i = 0; i < QRNIC_LISTS; i++) {
         for (unsigned level = 0; level < QRNIC_PRIORITY_LEVELS; level++) {
@@ -73,18 +76,21 @@ static void qp_reset(QrnicEngine *e)
 static void qp_cleanup(QrnicEngine *e)
 {
     table_cleanup(e);
+    qrnic_page_requests_cleanup(e);
     g_free(e->qps);
 }
 
 static bool qp_pending(QrnicEngine *e)
 {
     return qrnic_contexts_pending(e) || qrnic_qp_errors_pending(e) ||
-           qrnic_page_faults_pending(e) || qrnic_notifications_pending(e);
+           qrnic_page_requests_pending(e) || qrnic_page_faults_pending(e) ||
+           qrnic_notifications_pending(e);
 }
 
 static void qp_reports(QrnicEngine *e)
 {
     qrnic_qp_errors_process(e);
+    qrnic_page_answers_process(e);
     qrnic_page_faults_process(e);
     qrnic_notifications_process(e);
 }

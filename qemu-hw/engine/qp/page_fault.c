@@ -6,6 +6,8 @@
  * A transport calls qrnic_page_fault() when an access meets an absent page.
  * This file sends an event to the EQ for page faults. Software queries the
  * fault, pages the memory in, and resumes the queue pair, or rejects the fault.
+ * For a page of a process it sends page requests instead, if software has
+ * enabled them (page_request.c), and the IOMMU answers.
  * A queue pair waits for at most one page in each direction, so that the number
  * of pending events is limited. The wait, qp->wait[side], exists from the fault
  * until software answers. After a rejection the wait remains until the access
@@ -17,19 +19,28 @@
 #include "engine/qp/qp_private.h"
 
 #define EVENT_BUDGET 256
+#define ANSWER_BUDGET 64
 
 struct QrnicWait {
     uint32_t number;            /* number of the page fault */
     QrnicPageFault at;
     bool refused;               /* rejected by software; no longer waits */
-    bool owed;                  /* event not yet sent to software */
-    QTAILQ_ENTRY(QrnicWait) next;       /* list of pending events */
+    bool owed;                  /* not yet reported */
+    uint8_t report;             /* how to report it: QRNIC_FAULT_* */
+    QTAILQ_ENTRY(QrnicWait) next;       /* list of pending reports */
 };
+
+static void owed_add(QrnicEngine *e, QrnicWait *w, unsigned report)
+{
+    w->owed = true;
+    w->report = report;
+    QTAILQ_INSERT_TAIL(&e->qps->faults_owed[report], w, next);
+}
 
 static void owed_remove(QrnicEngine *e, QrnicWait *w)
 {
     if (w->owed) {
-        QTAILQ_REMOVE(&e->qps->faults_owed, w, next);
+        QTAILQ_REMOVE(&e->qps->faults_owed[w->report], w, next);
         w->owed = false;
     }
 }
@@ -56,13 +67,32 @@ bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side)
 
 static void tell(QrnicEngine *e, QrnicWait *w)
 {
+    const uint32_t number = w->number;
+    const QrnicPageFault at = w->at;
+
     owed_remove(e, w);
-    qrnic_fault_eq_push(e, w->number, w->at.sequence);
+    if (w->report == QRNIC_FAULT_EVENT) {
+        qrnic_fault_eq_push(e, number, at.sequence);
+    } else if (!qrnic_page_request(e, number, &at)) {
+        owed_add(e, w, QRNIC_FAULT_EVENT);
+    }
+}
+
+/* Returns the next page fault that can be reported, or NULL. */
+static QrnicWait *next_owed(const QrnicEngine *e)
+{
+    QrnicWait *w = QTAILQ_FIRST(&e->qps->faults_owed[QRNIC_FAULT_REQUEST]);
+
+    if (w && qrnic_page_requests_room(e)) {
+        return w;
+    }
+    w = QTAILQ_FIRST(&e->qps->faults_owed[QRNIC_FAULT_EVENT]);
+    return w && qrnic_fault_eq_has_room(e) ? w : NULL;
 }
 
 bool qrnic_page_faults_pending(const QrnicEngine *e)
 {
-    return !QTAILQ_EMPTY(&e->qps->faults_owed) && qrnic_fault_eq_has_room(e);
+    return next_owed(e);
 }
 
 static bool same_access(const QrnicPageFault *a, const QrnicPageFault *b)
@@ -90,9 +120,10 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     w->number = qp->number << 1 | side;
     w->at = *at;
     w->at.sequence = ++e->qps->fault_sequence;
-    w->owed = true;
     qp->wait[side] = w;
-    QTAILQ_INSERT_TAIL(&e->qps->faults_owed, w, next);
+    owed_add(e, w, at->flags & QRNIC_PAGE_FAULT_PASID &&
+             qrnic_page_requests_on(e) ? QRNIC_FAULT_REQUEST :
+                                         QRNIC_FAULT_EVENT);
     qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
                            at->address, at->length, at->flags, w->at.sequence);
@@ -100,22 +131,23 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
      * The event is sent at once only if no other event is pending. Otherwise
      * the event would overtake older ones.
      */
-    if (qrnic_page_faults_pending(e) &&
-        QTAILQ_FIRST(&e->qps->faults_owed) == w) {
+    if (next_owed(e) == w) {
         tell(e, w);
     }
     return true;
 }
 
 /*
- * Sends pending events while the EQ has room, at most EVENT_BUDGET in one
+ * Reports pending page faults while there is room, at most EVENT_BUDGET in one
  * round.
  */
 void qrnic_page_faults_process(QrnicEngine *e)
 {
-    for (unsigned budget = EVENT_BUDGET;
-         budget && !e->fatal && qrnic_page_faults_pending(e); budget--) {
-        tell(e, QTAILQ_FIRST(&e->qps->faults_owed));
+    QrnicWait *w = next_owed(e);
+
+    for (unsigned budget = EVENT_BUDGET; budget && !e->fatal && w; budget--) {
+        tell(e, w);
+        w = next_owed(e);
     }
 }
 
@@ -224,6 +256,23 @@ QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
         refuse(e, qp, number & 1);
     }
     return error;
+}
+
+void qrnic_page_answers_process(QrnicEngine *e)
+{
+    QrnicPageAnswer answer;
+
+    for (unsigned budget = ANSWER_BUDGET;
+         budget && qrnic_page_request_answer(e, &answer); budget--) {
+        const QrnicFaultAnswer in = { answer.sequence };
+
+        /* Both functions reject the number of a page fault that has ended. */
+        if (answer.refuse) {
+            qrnic_page_fault_refuse(e, answer.number, &in);
+        } else {
+            qrnic_page_fault_resume(e, answer.number, &in);
+        }
+    }
 }
 
 /*

@@ -147,12 +147,50 @@ void qrnic_contexts_cleanup(QrnicEngine *e);
  */
 void qrnic_page_faults_orphaned(QrnicEngine *e);
 /*
- * Returns true if a page fault event is pending and the EQ has room for the
- * event.
+ * Returns true if an event or page request is pending, and the EQ or the limit
+ * has room for it.
  */
 bool qrnic_page_faults_pending(const QrnicEngine *e);
 void qrnic_page_faults_process(QrnicEngine *e);
+/* Resumes or rejects the page faults whose page requests are answered. */
+void qrnic_page_answers_process(QrnicEngine *e);
 /* Ends the waits of the queue pair for pages, without an answer of software. */
 void qrnic_page_faults_drop(QrnicEngine *e, QrnicQp *qp);
+
+/* page_request.c: page requests for page faults of processes */
+
+typedef struct QrnicPageRequests QrnicPageRequests;
+
+void qrnic_page_requests_init(QrnicEngine *e);
+void qrnic_page_requests_cleanup(QrnicEngine *e);
+/* Returns true if the device may send page requests. */
+bool qrnic_page_requests_on(const QrnicEngine *e);
+/*
+ * Returns true if qrnic_page_request() can be called: a request can be sent, or
+ * the device may send none.
+ */
+bool qrnic_page_requests_room(const QrnicEngine *e);
+/**
+ * qrnic_page_request:
+ * @e: engine
+ * @number: number of the page fault
+ * @at: the page fault, with a PASID
+ *
+ * Sends a group of page requests. The response to the group resumes or rejects
+ * the page fault.
+ *
+ * Returns: true, or false if the IOMMU did not accept the requests
+ */
+bool qrnic_page_request(QrnicEngine *e, uint32_t number,
+                        const QrnicPageFault *at);
+/* Returns true if responses wait to be processed. */
+bool qrnic_page_requests_pending(const QrnicEngine *e);
+/* Answer to the page requests of a page fault, which may have ended before */
+typedef struct QrnicPageAnswer {
+    uint32_t number, sequence;
+    bool refuse;                /* reject the access; else resume it */
+} QrnicPageAnswer;
+/* Takes the next answer. Returns false if there is none. */
+bool qrnic_page_request_answer(QrnicEngine *e, QrnicPageAnswer *answer);
 
 #endif
