@@ -56,7 +56,7 @@ EXPORT_SYMBOL_QRNIC(qrnic_healthy);
  * Returns true if the function does not respond to configuration requests,
  * because it was unplugged, or because it is a virtual function that is
  * disabled. A virtual function is disabled after a reset of its physical
- * function. Its registers may read as 0 or as all ones then. The function reads
+ * function, and the registers may read as 0 or as all ones then. The code reads
  * COMMAND in place of a call of pci_device_is_present(), because that checks
  * the physical function only.
  */

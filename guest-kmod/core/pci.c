@@ -401,26 +401,48 @@ static void qrnic_reset_done(struct pci_dev *pdev)
 	qrnic_up(pci_get_drvdata(pdev));
 }
 
-/* Returns true if the configuration space enables virtual functions. */
-static bool qrnic_vfs_enabled(struct pci_dev *pdev)
+/*
+ * Enables num virtual functions. Returns num or a negative errno; -EAGAIN if
+ * the physical function was reset meanwhile, or before, without a recovery.
+ */
+static int qrnic_sriov_enable(struct pci_dev *pdev, int num)
 {
 	int position = pci_find_ext_capability(pdev, PCI_EXT_CAP_ID_SRIOV);
-	u16 control;
+	u16 command, control;
+	int result;
 
+	/*
+	 * The reset has cleared the BARs of virtual functions, and the recovery
+	 * does not restore the BARs if virtual functions are enabled already.
+	 */
+	pci_read_config_word(pdev, PCI_COMMAND, &command);
+	if (!(command & PCI_COMMAND_MEMORY))
+		return -EAGAIN;
+	result = pci_sriov_configure_simple(pdev, num);
+	if (result < 0)
+		return result;
+	/*
+	 * A reset has disabled the virtual functions while the PCI core added
+	 * them. The PCI core has found no capabilities of the functions that it
+	 * added after the reset, and does not search again. So all are removed.
+	 */
 	pci_read_config_word(pdev, position + PCI_SRIOV_CTRL, &control);
-	return control & PCI_SRIOV_CTRL_VFE;
+	if (!(control & PCI_SRIOV_CTRL_VFE)) {
+		pci_disable_sriov(pdev);
+		return -EAGAIN;
+	}
+	return result;
 }
 
 /*
  * Enables num virtual functions, or disables all with 0. A recovery writes the
  * SR-IOV capability as the PCI core remembers it, but the PCI core updates its
  * copy in several steps. So the function holds sriov_lock, with which no
- * recovery restores the capability. The function does not take the locks that
- * every recovery needs, because it may wait long: a program may keep a virtual
- * function open by vfio-pci. The PCI core calls the function under the lock of
- * the device, which also prevents resets and PCI errors. Returns the number of
- * enabled functions, or a negative errno; -EAGAIN if the physical function was
- * reset meanwhile.
+ * recovery restores the capability. The call may last as long as a program uses
+ * a virtual function by vfio-pci, so the locks of every recovery are not taken
+ * here. The PCI core calls the function under the lock of the device, which
+ * also prevents resets and PCI errors. Returns the number of enabled functions,
+ * or a negative errno.
  */
 static int qrnic_sriov_configure(struct pci_dev *pdev, int num)
 {
@@ -428,17 +450,8 @@ static int qrnic_sriov_configure(struct pci_dev *pdev, int num)
 	int result;
 
 	mutex_lock(&core->sriov_lock);
-	result = pci_sriov_configure_simple(pdev, num);
-	/*
-	 * A reset has disabled the virtual functions while the PCI core added
-	 * them. The PCI core has found no capabilities of the functions that it
-	 * added after the reset, and never looks for them again. So all are
-	 * removed.
-	 */
-	if (result > 0 && !qrnic_vfs_enabled(pdev)) {
-		pci_disable_sriov(pdev);
-		result = -EAGAIN;
-	}
+	result = num ? qrnic_sriov_enable(pdev, num) :
+		       pci_sriov_configure_simple(pdev, 0);
 	mutex_unlock(&core->sriov_lock);
 	qrnic_recovery_hasten(core);
 	return result;

@@ -192,6 +192,14 @@ result $? "the driver is bound to the virtual function then"
 enable 0
 [ "$(<"$pci/sriov_numvfs")" = 0 ]
 result $? "all are disabled"
+# A reset has cleared the BARs of virtual functions, and the recovery would not restore them if functions were enabled.
+flr "$pf"
+try "no virtual function can be enabled after a reset" "! LC_ALL=C bash -c 'echo 3 >$pci/sriov_numvfs' 2>enable.log && grep 'temporarily unavailable' enable.log"
+# shellcheck disable=SC2317  # called through wait_until
+enabled() { echo 3 >"$pci/sriov_numvfs"; }
+wait_until 20 enabled && wait_until 20 vfs_ready 3
+result $? "3 virtual functions are enabled after the recovery, and work"
+echo 0 >"$pci/sriov_numvfs"
 try "none is left" "[ ! -e $pci/virtfn0 ] && [ \$(ls /sys/class/infiniband | wc -l) = 1 ]"
 
 # Virtual functions are created and removed while the physical function has traffic. VF_ROUNDS=100 in the environment of
