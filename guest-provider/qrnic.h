@@ -257,10 +257,24 @@ static inline void qrnic_store_record(__le32 *member, uint32_t value)
 
 /*
  * Orders an earlier store before a later load. No other barrier of the library
- * does so. The order test replaces the macro.
+ * does so.
+ *
+ * For __sync_synchronize() a compiler may use an x86 instruction with a LOCK
+ * prefix. QEMU emulates it without a barrier if the guest has one processor,
+ * although the device is another thread. MFENCE is a barrier in any guest.
  */
+static inline void qrnic_order_store_load(void)
+{
+#ifdef __x86_64__
+	__asm__ __volatile__("mfence" ::: "memory");
+#else
+	__sync_synchronize();
+#endif
+}
+
+/* The order test replaces the macro. */
 #ifndef qrnic_full_barrier
-#define qrnic_full_barrier() __sync_synchronize()
+#define qrnic_full_barrier() qrnic_order_store_load()
 #endif
 
 /**

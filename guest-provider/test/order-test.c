@@ -960,6 +960,26 @@ static void test_two_srqs(void)
 	CHECK(srq_locks == 1 && taken_back == 4 && srqs_free());
 }
 
+/* Executes the barrier of the library that barrier(FULL) replaces. */
+static void __attribute__((noinline, noipa)) order_store_load(void)
+{
+	qrnic_order_store_load();
+}
+
+/*
+ * QEMU emulates MFENCE as a barrier in any guest, but an instruction with a
+ * LOCK prefix only in guests with several processors.
+ */
+static void test_full_barrier(void)
+{
+#ifdef __x86_64__
+	static const uint8_t mfence[] = { 0x0f, 0xae, 0xf0 };
+
+	CHECK(memmem((void *)order_store_load, 16, mfence, sizeof(mfence)));
+#endif
+	order_store_load();
+}
+
 static void run(const char *name, void (*test)(void))
 {
 	bool failed = setjmp(test_end);
@@ -987,6 +1007,7 @@ int main(void)
 	run("the rule for event indices", test_event_rule);
 	run("doorbells of a queue with an event index", test_event_index);
 	run("no doorbell is lost if the device goes to sleep", test_event_race);
+	run("the full barrier is MFENCE on x86", test_full_barrier);
 	run("operations of a tag list, and their completions",
 	    test_tags);
 	run("a WQE has SGEs or inline data", test_payload);
