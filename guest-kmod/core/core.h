@@ -10,9 +10,10 @@
  * again.
  *
  * Order of locks: sriov_lock of the physical function, the lock of the devlink
- * instance, core->lock, RTNL, port_mutex, and then the spinlocks. Recovery has
- * locks of later places, and so only tries sriov_lock. Other orders are fault_lock before
- * handler_lock, and fatal_lock before the lock of the command queue.
+ * instance, core->lock, RTNL, port_mutex, and then the spinlocks. A recovery
+ * already holds core->lock, so it must not wait for sriov_lock, and uses
+ * mutex_trylock(). Other orders are fault_lock before handler_lock, and
+ * fatal_lock before the lock of the command queue.
  */
 #ifndef QRNIC_CORE_INTERNAL_H
 #define QRNIC_CORE_INTERNAL_H
@@ -339,8 +340,9 @@ struct qrnic_core {
 	/* Configuration space from probe, with DMA disabled */
 	struct pci_saved_state *saved_state;
 	/*
-	 * Held while the number of virtual functions changes, and while a
-	 * recovery restores the configuration space, which only tries the lock
+	 * Lock of the SR-IOV capability. A change of the number of virtual
+	 * functions waits for the lock. A recovery that restores the
+	 * configuration space fails with -EBUSY if the lock is not free.
 	 */
 	struct mutex sriov_lock;
 	struct delayed_work health_work;

@@ -53,12 +53,11 @@ bool qrnic_healthy(struct qrnic_dev *dev)
 EXPORT_SYMBOL_QRNIC(qrnic_healthy);
 
 /*
- * Returns true if the function does not respond to configuration requests,
- * because it was unplugged, or because it is a virtual function that is
- * disabled. A virtual function is disabled after a reset of its physical
- * function, and the registers may read as 0 or as all ones then. The code reads
- * COMMAND in place of a call of pci_device_is_present(), because that checks
- * the physical function only.
+ * Returns true if the function does not respond to configuration requests. An
+ * unplugged function is absent, and so is a virtual function from a reset of
+ * its physical function until the recovery. The registers of an absent function
+ * read as 0 or as all ones. pci_device_is_present() is not used, because it
+ * checks only the physical function.
  */
 bool qrnic_config_absent(struct qrnic_core *core)
 {

@@ -276,9 +276,9 @@ err_disable:
 	pci_disable_device(pdev);
 err_core:
 	/*
-	 * A virtual function is absent until its physical function has
-	 * recovered from a reset. The recovery adds an auxiliary device, and
-	 * after that the kernel repeats deferred probes.
+	 * A virtual function is absent from a reset of its physical function
+	 * until the recovery. The probe is deferred, because the recovery adds
+	 * an auxiliary device, and the kernel then repeats deferred probes.
 	 */
 	if (pdev->is_virtfn && qrnic_config_absent(core))
 		err = -EPROBE_DEFER;
@@ -403,7 +403,8 @@ static void qrnic_reset_done(struct pci_dev *pdev)
 
 /*
  * Enables num virtual functions. Returns num or a negative errno; -EAGAIN if
- * the physical function was reset meanwhile, or before, without a recovery.
+ * the physical function has not recovered from a reset, or is reset during the
+ * call.
  */
 static int qrnic_sriov_enable(struct pci_dev *pdev, int num)
 {
@@ -437,12 +438,13 @@ static int qrnic_sriov_enable(struct pci_dev *pdev, int num)
 /*
  * Enables num virtual functions, or disables all with 0. A recovery writes the
  * SR-IOV capability as the PCI core remembers it, but the PCI core updates its
- * copy in several steps. So the function holds sriov_lock, with which no
- * recovery restores the capability. The call may last as long as a program uses
- * a virtual function by vfio-pci, so the locks of every recovery are not taken
- * here. The PCI core calls the function under the lock of the device, which
- * also prevents resets and PCI errors. Returns the number of enabled functions,
- * or a negative errno.
+ * copy in several steps. So the function holds sriov_lock, and no recovery
+ * restores the capability meanwhile. The function does not hold the devlink
+ * lock or core->lock, because every recovery needs them. Otherwise a recovery
+ * would also wait for a program that has opened a virtual function by vfio-pci.
+ * The PCI core calls the function under the lock of the device, which also
+ * prevents resets and PCI errors. Returns the number of enabled functions, or a
+ * negative errno.
  */
 static int qrnic_sriov_configure(struct pci_dev *pdev, int num)
 {

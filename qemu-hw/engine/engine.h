@@ -256,7 +256,7 @@ void qrnic_engine_invalidate(QrnicEngine *e, uint32_t pasid, uint64_t first,
 typedef enum QrnicPageResponse {
     QRNIC_PAGE_RESPONSE_SUCCESS,    /* the device repeats the access */
     QRNIC_PAGE_RESPONSE_INVALID,    /* the process has no such page or right */
-    QRNIC_PAGE_RESPONSE_FAILURE,    /* no request is answered any more */
+    QRNIC_PAGE_RESPONSE_FAILURE,    /* the IOMMU processes no request now */
 } QrnicPageResponse;
 
 /**
@@ -264,8 +264,9 @@ typedef enum QrnicPageResponse {
  * @e: the engine
  * @limit: maximum number of outstanding page requests; 0: none may be sent
  *
- * Sets the limit, which a reset of the engine keeps. At first it is 0. Without
- * page requests the engine reports page faults of processes by events.
+ * Sets the limit. The initial limit is 0, and a reset of the engine does not
+ * change the limit. With limit 0 the engine reports page faults of processes by
+ * events.
  */
 void qrnic_engine_page_requests_limit(QrnicEngine *e, uint32_t limit);
 /**

@@ -495,7 +495,7 @@ static void test_request(void)
     g_assert_cmpuint(counter(d, QRNIC_COUNTER_PAGE_FAULTS), ==, 1);
     g_assert_cmphex(pri_status(&x), ==, PCI_PRI_STATUS_PASID);
 
-    /* A second response has no request. */
+    /* The group is answered already, so a second response is unexpected. */
     respond(&x, group, RESPONSE_FAILURE);
     g_assert_cmphex(pri_status(&x), ==,
                     PCI_PRI_STATUS_PASID | PCI_PRI_STATUS_UPRGI);
@@ -507,7 +507,7 @@ static void test_request(void)
     rig_stop(&x.r);
 }
 
-/* Tests a response with an error, and what follows it. */
+/* Tests that an error response fails the access, and its status bits. */
 static void request_failed(unsigned code)
 {
     const bool failed = code == RESPONSE_FAILURE;

@@ -6,8 +6,9 @@
  * A transport calls qrnic_page_fault() when an access meets an absent page.
  * This file sends an event to the EQ for page faults. Software queries the
  * fault, pages the memory in, and resumes the queue pair, or rejects the fault.
- * For a page of a process it sends page requests instead, if software has
- * enabled them (page_request.c), and the IOMMU answers.
+ * For an absent page of a process, this file calls page_request.c instead, if
+ * software has enabled page requests. The response of the IOMMU then resumes or
+ * rejects the page fault.
  * A queue pair waits for at most one page in each direction, so that the number
  * of pending events is limited. The wait, qp->wait[side], exists from the fault
  * until software answers. After a rejection the wait remains until the access

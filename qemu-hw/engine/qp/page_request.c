@@ -4,13 +4,13 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
  * page_fault.c calls qrnic_page_request() for an absent page of a process. This
- * file sends one group of page requests for each page fault. The IOMMU answers
- * the group at any time, also in an operation of the environment. So an answer
- * is only stored, until page_fault.c takes it in the phase REPORTS. A group is
- * in use from its first request until then. The page fault may end earlier,
- * because the queue pair is destroyed. Then the sequence number of the group
- * matches no page fault. Manual, chapter "Shared virtual addressing"; PCIe,
- * 10.4.
+ * file sends one group of page requests for each page fault. The IOMMU may
+ * respond at any time, also inside an operation of the environment. So the
+ * response is only stored, and page_fault.c processes it in the phase REPORTS.
+ * A group is in use from its first request until its response is processed. The
+ * page fault may end earlier, because the queue pair is destroyed. Then the
+ * sequence number of the group matches no page fault. Manual, chapter "Shared
+ * virtual addressing"; PCIe, 10.4.
  */
 
 #include "qemu/osdep.h"
@@ -19,7 +19,10 @@
 
 #define PAGE_SHIFT 12
 
-/* Maximum number of pages of a group, so that a group is not a whole message */
+/*
+ * Maximum number of pages of a group. The number is small, so that one long
+ * message cannot use up the limit of page requests of all queue pairs.
+ */
 #define GROUP_PAGES 8
 
 typedef struct PageGroup {
@@ -68,7 +71,10 @@ bool qrnic_page_requests_pending(const QrnicEngine *e)
     return e->qps->requests->answered;
 }
 
-/* Returns the number of a free group. There is one. */
+/*
+ * Returns the number of a free group. One is free, because the caller has
+ * called qrnic_page_requests_room().
+ */
 static unsigned group_find(QrnicPageRequests *r)
 {
     unsigned number;
@@ -132,7 +138,10 @@ bool qrnic_page_request(QrnicEngine *e, uint32_t number,
         }
         qrnic_add(e, QRNIC_COUNTER_PAGE_REQUESTS, 1);
     }
-    /* The answer may already have come, in the operation above. */
+    /*
+     * A response may have arrived in the operation above. The answer is then
+     * processed, also if a later request of the group was not accepted.
+     */
     if (i < g->pages && !g->answered) {
         r->outstanding -= g->pages;
         group_free(r, g);

@@ -166,8 +166,8 @@ void qrnic_page_requests_cleanup(QrnicEngine *e);
 /* Returns true if the device may send page requests. */
 bool qrnic_page_requests_on(const QrnicEngine *e);
 /*
- * Returns true if qrnic_page_request() can be called: a request can be sent, or
- * the device may send none.
+ * Returns true if qrnic_page_request() can be called. With limit 0 the result
+ * is true, because the call then fails and the device reports by an event.
  */
 bool qrnic_page_requests_room(const QrnicEngine *e);
 /**
@@ -190,7 +190,7 @@ typedef struct QrnicPageAnswer {
     uint32_t number, sequence;
     bool refuse;                /* reject the access; else resume it */
 } QrnicPageAnswer;
-/* Takes the next answer. Returns false if there is none. */
+/* Dequeues the next answer. Returns false if no answer is stored. */
 bool qrnic_page_request_answer(QrnicEngine *e, QrnicPageAnswer *answer);
 
 #endif

@@ -146,10 +146,10 @@ try "an impossible VLAN is rejected" "! ip link set $NIC0 vf 0 vlan 4095"
 try "a function that does not exist is rejected" "! ip link set $NIC0 vf 63 trust on"
 
 echo 0 >"$pci/sriov_numvfs"
-# The physical function is reset while Linux enables virtual functions. The recovery must fail until all are enabled,
-# because otherwise it restores VF Enable with the number 0. This is the first recovery, so it is not delayed. To enable
-# 63 functions takes longer than a recovery. Linux has not found the capabilities of the functions that it added after
-# the reset, so the driver disables all.
+# The physical function is reset while Linux enables virtual functions. The recovery must fail until Linux has enabled
+# all, because otherwise the recovery restores VF Enable with NumVFs 0. The recovery has no delay, because it is the
+# first. To enable 63 functions takes longer than a recovery. Linux has not found the capabilities of the functions that
+# it added after the reset, so the driver disables all.
 # shellcheck disable=SC2317  # called through wait_until
 second_present() { [ -e "$pci/virtfn1" ]; }
 # shellcheck disable=SC2317  # called through wait_until
