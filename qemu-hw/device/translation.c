@@ -151,13 +151,25 @@ static bool pasid_watch(QrnicDevice *d, uint32_t pasid)
         g_free(p);
         return false;
     }
-    if (d->page_requests) {
-        p->responses.notify = responded;
-        pci_pri_register_notifier(pci, pasid, &p->responses);
-    }
     g_hash_table_insert(d->pasids, GUINT_TO_POINTER(pasid), p);
     trace_qrnic_pasid_watch(d->name, pasid);
     return true;
+}
+
+/*
+ * Registers the notifier for responses to page requests of a watched PASID.
+ * QEMU rejects that while the device is no bus master, so it is done before the
+ * first request. Returns false if it failed.
+ */
+static bool responses_watch(QrnicDevice *d, uint32_t pasid)
+{
+    QrnicPasid *p = g_hash_table_lookup(d->pasids, GUINT_TO_POINTER(pasid));
+
+    if (!p->responses.notify &&
+        !pci_pri_register_notifier(PCI_DEVICE(d), pasid, &p->responses)) {
+        p->responses.notify = responded;
+    }
+    return p->responses.notify;
 }
 
 /*
@@ -227,7 +239,7 @@ bool qrnic_page_request_send(QrnicDevice *d, uint32_t pasid, uint64_t addr,
 {
     /* The IOMMU responds through the notifier of the PASID. */
     return qrnic_on_bus(d) && enabled(d) && !(pasid >> PASID_WIDTH) &&
-           pasid_watch(d, pasid) &&
+           pasid_watch(d, pasid) && responses_watch(d, pasid) &&
            !pci_pri_request_page(PCI_DEVICE(d), pasid, false, false, addr, last,
                                  group, true, write);
 }

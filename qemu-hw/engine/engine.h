@@ -55,8 +55,8 @@ typedef struct QrnicConfig {
     /* CAP_SHARED_VIRTUAL: entries of the address translation cache */
     uint32_t translation_cache;
     /*
-     * Secret odd multipliers of page and PASID in its hash function. The
-     * multipliers are random, because a guest must not make long hash chains.
+     * Secret random numbers. Its hash function multiplies page and PASID by
+     * the numbers, made odd, so that a guest cannot make long hash chains.
      */
     uint64_t translation_key[2];
     QrnicIcrcCover icrc;

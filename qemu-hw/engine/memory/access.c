@@ -193,8 +193,12 @@ static enum qrnic_syndrome place_of(QrnicEngine *e, QrnicMkey *k, uint64_t addr,
            enter_pieces(e, at, write) : QRNIC_SYN_NONE;
 }
 
-/* Sets *fault to the data for the pager if a page of the place is absent. */
+/*
+ * Sets *fault to the data for the pager if a page of the place is absent. The
+ * page of a process contains the byte at the offset absent.
+ */
 static enum qrnic_syndrome note_fault(const Place *at, bool write,
+                                      uint64_t absent,
                                       enum qrnic_syndrome result,
                                       QrnicFault *fault)
 {
@@ -207,6 +211,7 @@ static enum qrnic_syndrome note_fault(const Place *at, bool write,
                 .length = at->length,
             },
             .room = at->room,
+            .absent = absent,
         };
         /*
          * A pager of processes needs no key, because a process may create the
@@ -230,6 +235,8 @@ static enum qrnic_syndrome place_read(QrnicEngine *e, const Place *at,
                                       void *buf, QrnicFault *fault)
 {
     QrnicMkey *k = at->k;
+    enum qrnic_syndrome why;
+    uint64_t absent = 0;
 
     switch (k->backing) {
     case QRNIC_BACKING_NULL:
@@ -241,11 +248,10 @@ static enum qrnic_syndrome place_read(QrnicEngine *e, const Place *at,
         qrnic_dm_read(e, k, at->addr, buf, at->length);
         return QRNIC_SYN_NONE;
     case QRNIC_BACKING_PROCESS:
-        return note_fault(at, false,
-                          qrnic_process_read(e, k, at->addr, buf, at->length),
-                          fault);
+        why = qrnic_process_read(e, k, at->addr, buf, at->length, &absent);
+        return note_fault(at, false, absent, why, fault);
     default:
-        return note_fault(at, false,
+        return note_fault(at, false, 0,
                           qrnic_pages_read(e, &k->pages,
                                            at->addr - k->ctx.start, buf,
                                            at->length), fault);
@@ -256,6 +262,8 @@ static enum qrnic_syndrome place_write(QrnicEngine *e, const Place *at,
                                        const void *buf, QrnicFault *fault)
 {
     QrnicMkey *k = at->k;
+    enum qrnic_syndrome why;
+    uint64_t absent = 0;
 
     switch (k->backing) {
     case QRNIC_BACKING_NULL:
@@ -266,11 +274,10 @@ static enum qrnic_syndrome place_write(QrnicEngine *e, const Place *at,
         qrnic_dm_write(e, k, at->addr, buf, at->length);
         return QRNIC_SYN_NONE;
     case QRNIC_BACKING_PROCESS:
-        return note_fault(at, true,
-                          qrnic_process_write(e, k, at->addr, buf, at->length),
-                          fault);
+        why = qrnic_process_write(e, k, at->addr, buf, at->length, &absent);
+        return note_fault(at, true, absent, why, fault);
     default:
-        return note_fault(at, true,
+        return note_fault(at, true, 0,
                           qrnic_pages_write(e, &k->pages,
                                             at->addr - k->ctx.start, buf,
                                             at->length), fault);
@@ -311,12 +318,13 @@ enum qrnic_syndrome qrnic_memory_write(QrnicEngine *e, QrnicMkey *k,
 
 /* Checks the pages of a place in the memory of a process. */
 static enum qrnic_syndrome process_probe(QrnicEngine *e, const Place *at,
-                                         bool write)
+                                         bool write, uint64_t *absent)
 {
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
     uint64_t found, contiguous = 0;
 
     for (uint64_t done = 0; !why && done < at->length; done += contiguous) {
+        *absent = done;
         why = qrnic_process_translate(e, at->k, at->addr + done, write, &found,
                                       &contiguous);
     }
@@ -332,10 +340,11 @@ static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
 {
     QrnicPages *pages = &at->k->pages;
     enum qrnic_syndrome why = QRNIC_SYN_NONE;
-    uint64_t found, contiguous = 0;
+    uint64_t found, contiguous = 0, absent = 0;
 
     if (at->k->backing == QRNIC_BACKING_PROCESS) {
-        return note_fault(at, write, process_probe(e, at, write), fault);
+        why = process_probe(e, at, write, &absent);
+        return note_fault(at, write, absent, why, fault);
     }
     for (uint64_t done = 0; pages->on_demand && !why && done < at->length;
          done += contiguous) {
@@ -343,7 +352,7 @@ static enum qrnic_syndrome place_probe(QrnicEngine *e, const Place *at,
                                     at->addr - at->k->ctx.start + done, write,
                                     &found, &contiguous);
     }
-    return note_fault(at, write, why, fault);
+    return note_fault(at, write, 0, why, fault);
 }
 
 enum qrnic_syndrome qrnic_memory_probe(QrnicEngine *e, QrnicMkey *k,
@@ -397,7 +406,7 @@ static enum qrnic_syndrome atomic_at_once(QrnicEngine *e, const Place *at,
                                     true, &addr, &contiguous);
     }
     if (why) {
-        return note_fault(at, true, why, fault);
+        return note_fault(at, true, 0, why, fault);
     }
     /*
      * A piece may begin at any address, so the address may not be a multiple of

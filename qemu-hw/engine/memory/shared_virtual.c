@@ -115,7 +115,8 @@ enum qrnic_syndrome qrnic_process_translate(QrnicEngine *e, const QrnicMkey *k,
 }
 
 enum qrnic_syndrome qrnic_process_read(QrnicEngine *e, const QrnicMkey *k,
-                                       uint64_t addr, void *buf, size_t len)
+                                       uint64_t addr, void *buf, size_t len,
+                                       uint64_t *absent)
 {
     for (size_t done = 0; done < len; ) {
         uint64_t from, n;
@@ -123,6 +124,7 @@ enum qrnic_syndrome qrnic_process_read(QrnicEngine *e, const QrnicMkey *k,
                                                           false, &from, &n);
 
         if (why) {
+            *absent = done;
             return why;
         }
         n = MIN(n, len - done);
@@ -136,7 +138,7 @@ enum qrnic_syndrome qrnic_process_read(QrnicEngine *e, const QrnicMkey *k,
 
 enum qrnic_syndrome qrnic_process_write(QrnicEngine *e, const QrnicMkey *k,
                                         uint64_t addr, const void *buf,
-                                        size_t len)
+                                        size_t len, uint64_t *absent)
 {
     for (size_t done = 0; done < len; ) {
         uint64_t to, n;
@@ -144,6 +146,7 @@ enum qrnic_syndrome qrnic_process_write(QrnicEngine *e, const QrnicMkey *k,
                                                           true, &to, &n);
 
         if (why) {
+            *absent = done;
             return why;
         }
         n = MIN(n, len - done);

@@ -133,12 +133,14 @@ enum qrnic_syndrome qrnic_process_translate(QrnicEngine *e, const QrnicMkey *k,
  * @addr: address that the key's user names, in the range of the key
  * @buf: receives the data
  * @len: number of bytes
+ * @absent: receives the offset of the byte whose translation failed
  *
  * Returns: as qrnic_process_translate(), and SYN_DMA if the DMA failed. If an
  * error is returned, a part may have been read.
  */
 enum qrnic_syndrome qrnic_process_read(QrnicEngine *e, const QrnicMkey *k,
-                                       uint64_t addr, void *buf, size_t len);
+                                       uint64_t addr, void *buf, size_t len,
+                                       uint64_t *absent);
 /**
  * qrnic_process_write:
  * @e: the engine
@@ -146,11 +148,12 @@ enum qrnic_syndrome qrnic_process_read(QrnicEngine *e, const QrnicMkey *k,
  * @addr: address that the key's user names, in the range of the key
  * @buf: the data
  * @len: number of bytes
+ * @absent: receives the offset of the byte whose translation failed
  *
  * Returns: as qrnic_process_read()
  */
 enum qrnic_syndrome qrnic_process_write(QrnicEngine *e, const QrnicMkey *k,
                                         uint64_t addr, const void *buf,
-                                        size_t len);
+                                        size_t len, uint64_t *absent);
 
 #endif

@@ -20,9 +20,7 @@
 static void table_init(QrnicEngine *e)
 {
     qrnic_table_init(&e->qps->table, 2, e->config.max_qp + 2);
-    for (unsigned i = 0; i < QRNIC_FAULT_REPORTS; i++) {
-        QTAILQ_INIT(&e->qps->faults_owed[i]);
-    }
+    QTAILQ_INIT(&e->qps->faults_owed);
     qrnic_contexts_init(e);
     qrnic_congestion_init(e);
     e->qps->errors_at = e->qps->errors_left = 0;

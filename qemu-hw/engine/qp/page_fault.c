@@ -26,22 +26,20 @@ struct QrnicWait {
     uint32_t number;            /* number of the page fault */
     QrnicPageFault at;
     bool refused;               /* rejected by software; no longer waits */
-    bool owed;                  /* not yet reported */
-    uint8_t report;             /* how to report it: QRNIC_FAULT_* */
-    QTAILQ_ENTRY(QrnicWait) next;       /* list of pending reports */
+    bool owed;                  /* its event is not yet sent */
+    QTAILQ_ENTRY(QrnicWait) next;       /* list of pending events */
 };
 
-static void owed_add(QrnicEngine *e, QrnicWait *w, unsigned report)
+static void owed_add(QrnicEngine *e, QrnicWait *w)
 {
     w->owed = true;
-    w->report = report;
-    QTAILQ_INSERT_TAIL(&e->qps->faults_owed[report], w, next);
+    QTAILQ_INSERT_TAIL(&e->qps->faults_owed, w, next);
 }
 
 static void owed_remove(QrnicEngine *e, QrnicWait *w)
 {
     if (w->owed) {
-        QTAILQ_REMOVE(&e->qps->faults_owed[w->report], w, next);
+        QTAILQ_REMOVE(&e->qps->faults_owed, w, next);
         w->owed = false;
     }
 }
@@ -68,26 +66,17 @@ bool qrnic_page_fault_waits(const QrnicQp *qp, QrnicSide side)
 
 static void tell(QrnicEngine *e, QrnicWait *w)
 {
-    const uint32_t number = w->number;
-    const QrnicPageFault at = w->at;
+    const uint32_t number = w->number, sequence = w->at.sequence;
 
     owed_remove(e, w);
-    if (w->report == QRNIC_FAULT_EVENT) {
-        qrnic_fault_eq_push(e, number, at.sequence);
-    } else if (!qrnic_page_request(e, number, &at)) {
-        owed_add(e, w, QRNIC_FAULT_EVENT);
-    }
+    qrnic_fault_eq_push(e, number, sequence);
 }
 
-/* Returns the next page fault that can be reported, or NULL. */
+/* Returns the next page fault whose event can be sent, or NULL. */
 static QrnicWait *next_owed(const QrnicEngine *e)
 {
-    QrnicWait *w = QTAILQ_FIRST(&e->qps->faults_owed[QRNIC_FAULT_REQUEST]);
+    QrnicWait *w = QTAILQ_FIRST(&e->qps->faults_owed);
 
-    if (w && qrnic_page_requests_room(e)) {
-        return w;
-    }
-    w = QTAILQ_FIRST(&e->qps->faults_owed[QRNIC_FAULT_EVENT]);
     return w && qrnic_fault_eq_has_room(e) ? w : NULL;
 }
 
@@ -122,12 +111,14 @@ bool qrnic_page_fault_wait(QrnicEngine *e, QrnicQp *qp, QrnicSide side,
     w->at = *at;
     w->at.sequence = ++e->qps->fault_sequence;
     qp->wait[side] = w;
-    owed_add(e, w, at->flags & QRNIC_PAGE_FAULT_PASID &&
-             qrnic_page_requests_on(e) ? QRNIC_FAULT_REQUEST :
-                                         QRNIC_FAULT_EVENT);
     qrnic_add(e, QRNIC_COUNTER_PAGE_FAULTS, 1);
     trace_qrnic_page_fault(e->config.name, qp->number, side, at->key,
                            at->address, at->length, at->flags, w->at.sequence);
+    if (at->flags & QRNIC_PAGE_FAULT_PASID &&
+        qrnic_page_request(e, w->number, &w->at, fault->absent)) {
+        return true;
+    }
+    owed_add(e, w);
     /*
      * The event is sent at once only if no other event is pending. Otherwise
      * the event would overtake older ones.
@@ -259,17 +250,32 @@ QrnicResult qrnic_page_fault_refuse(QrnicEngine *e, uint32_t number,
     return error;
 }
 
+/* Reports a page fault by an event, after its page requests were in vain. */
+static void report_by_event(QrnicEngine *e, uint32_t number,
+                            const QrnicFaultAnswer *in)
+{
+    QrnicResult error;
+    QrnicQp *qp = answered(e, number, in, &error);
+
+    if (qp && !qp->wait[number & 1]->owed) {
+        owed_add(e, qp->wait[number & 1]);
+    }
+}
+
 void qrnic_page_answers_process(QrnicEngine *e)
 {
     QrnicPageAnswer answer;
 
     for (unsigned budget = ANSWER_BUDGET;
-         budget && qrnic_page_request_answer(e, &answer); budget--) {
+         budget && !e->fatal && qrnic_page_request_answer(e, &answer);
+         budget--) {
         const QrnicFaultAnswer in = { answer.sequence };
 
-        /* Both functions reject the number of a page fault that has ended. */
-        if (answer.refuse) {
+        /* The functions reject the number of a page fault that has ended. */
+        if (answer.kind == QRNIC_PAGE_ANSWER_REJECT) {
             qrnic_page_fault_refuse(e, answer.number, &in);
+        } else if (answer.kind == QRNIC_PAGE_ANSWER_EVENT) {
+            report_by_event(e, answer.number, &in);
         } else {
             qrnic_page_fault_resume(e, answer.number, &in);
         }

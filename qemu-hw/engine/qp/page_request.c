@@ -27,10 +27,7 @@
 
 typedef struct PageGroup {
     bool used, answered;
-    enum {
-        ANSWER_RESUME,
-        ANSWER_REFUSE,
-    } answer;
+    QrnicPageAnswerKind answer;
     uint32_t pasid, pages;
     uint32_t number, sequence;  /* of the page fault */
 } PageGroup;
@@ -53,19 +50,6 @@ void qrnic_page_requests_cleanup(QrnicEngine *e)
     g_free(e->qps->requests);
 }
 
-bool qrnic_page_requests_on(const QrnicEngine *e)
-{
-    return e->qps->requests->limit;
-}
-
-bool qrnic_page_requests_room(const QrnicEngine *e)
-{
-    const QrnicPageRequests *r = e->qps->requests;
-
-    return !r->limit || (r->outstanding < r->limit &&
-                         r->used < QRNIC_PAGE_GROUPS);
-}
-
 bool qrnic_page_requests_pending(const QrnicEngine *e)
 {
     return e->qps->requests->answered;
@@ -86,7 +70,8 @@ static unsigned group_find(QrnicPageRequests *r)
     return number;
 }
 
-static void group_answer(QrnicPageRequests *r, PageGroup *g, unsigned answer)
+static void group_answer(QrnicPageRequests *r, PageGroup *g,
+                         QrnicPageAnswerKind answer)
 {
     g->answered = true;
     g->answer = answer;
@@ -101,16 +86,16 @@ static void group_free(QrnicPageRequests *r, PageGroup *g)
 }
 
 bool qrnic_page_request(QrnicEngine *e, uint32_t number,
-                        const QrnicPageFault *at)
+                        const QrnicPageFault *at, uint64_t absent)
 {
     const bool write = at->flags & QRNIC_PAGE_FAULT_WRITE;
-    const uint64_t first = at->address >> PAGE_SHIFT;
+    const uint64_t first = (at->address + absent) >> PAGE_SHIFT;
     const uint64_t last = (at->address + at->length - 1) >> PAGE_SHIFT;
     QrnicPageRequests *r = e->qps->requests;
     unsigned index, i;
     PageGroup *g;
 
-    if (!r->limit) {
+    if (r->outstanding >= r->limit || r->used == QRNIC_PAGE_GROUPS) {
         return false;
     }
     index = group_find(r);
@@ -160,7 +145,7 @@ bool qrnic_page_request_answer(QrnicEngine *e, QrnicPageAnswer *answer)
         if (g->used && g->answered) {
             *answer = (QrnicPageAnswer) {
                 .number = g->number, .sequence = g->sequence,
-                .refuse = g->answer == ANSWER_REFUSE,
+                .kind = g->answer,
             };
             r->answered--;
             group_free(r, g);
@@ -188,7 +173,7 @@ uint32_t qrnic_engine_page_requests_outstanding(const QrnicEngine *e)
 }
 
 /* Answers all groups without response. */
-static void groups_answer(QrnicEngine *e, unsigned answer)
+static void groups_answer(QrnicEngine *e, QrnicPageAnswerKind answer)
 {
     QrnicPageRequests *r = e->qps->requests;
 
@@ -206,7 +191,7 @@ static void groups_answer(QrnicEngine *e, unsigned answer)
 
 void qrnic_engine_page_requests_reset(QrnicEngine *e)
 {
-    groups_answer(e, ANSWER_RESUME);
+    groups_answer(e, QRNIC_PAGE_ANSWER_RESUME);
 }
 
 bool qrnic_engine_page_response(QrnicEngine *e, uint32_t pasid, uint16_t group,
@@ -223,17 +208,22 @@ bool qrnic_engine_page_response(QrnicEngine *e, uint32_t pasid, uint16_t group,
         qrnic_add(e, QRNIC_COUNTER_PAGE_RESPONSES_UNEXPECTED, 1);
     } else if (response == QRNIC_PAGE_RESPONSE_SUCCESS) {
         qrnic_add(e, QRNIC_COUNTER_PAGE_RESPONSES_SUCCESS, 1);
-        group_answer(r, g, ANSWER_RESUME);
+        group_answer(r, g, QRNIC_PAGE_ANSWER_RESUME);
         qrnic_wake(e);
     } else if (response == QRNIC_PAGE_RESPONSE_INVALID) {
         qrnic_add(e, QRNIC_COUNTER_PAGE_RESPONSES_INVALID, 1);
-        group_answer(r, g, ANSWER_REFUSE);
+        /*
+         * The access may not need all pages of the group, for example if the
+         * buffer is longer than the message. So only software can reject it.
+         */
+        group_answer(r, g, g->pages > 1 ? QRNIC_PAGE_ANSWER_EVENT :
+                                          QRNIC_PAGE_ANSWER_REJECT);
         qrnic_wake(e);
     } else {
         /* The IOMMU answers no further group. */
         qrnic_add(e, QRNIC_COUNTER_PAGE_RESPONSES_FAILURE, 1);
         r->limit = 0;
-        groups_answer(e, ANSWER_REFUSE);
+        groups_answer(e, QRNIC_PAGE_ANSWER_REJECT);
     }
     qrnic_charge_to(e, before);
     return expected;

@@ -506,13 +506,6 @@ static inline uint32_t qrnic_qp_mtu(const QrnicQp *qp)
 #define QRNIC_QP_TYPES 16
 #define QRNIC_REORDER_LISTS 32
 
-/* Ways to report a page fault */
-enum {
-    QRNIC_FAULT_EVENT,          /* event for the driver */
-    QRNIC_FAULT_REQUEST,        /* page request for the IOMMU */
-    QRNIC_FAULT_REPORTS,
-};
-
 typedef struct QrnicQps {
     /* indexed by enum qrnic_qp_type */
     const QrnicQpOps *ops[QRNIC_QP_TYPES];
@@ -529,8 +522,8 @@ typedef struct QrnicQps {
     uint64_t gids_epoch;
     /* error.c: next entry, and entries left to check */
     uint32_t errors_at, errors_left;
-    /* faults that wait for room in the EQ, or for the limit of page requests */
-    QTAILQ_HEAD(, QrnicWait) faults_owed[QRNIC_FAULT_REPORTS];
+    /* page faults whose events wait for room in the EQ */
+    QTAILQ_HEAD(, QrnicWait) faults_owed;
     struct QrnicPageRequests *requests;     /* page_request.c */
     uint32_t fault_sequence;    /* sequence number of the last page fault */
     QrnicCongestionCtx congestion;

@@ -146,10 +146,7 @@ void qrnic_contexts_cleanup(QrnicEngine *e);
  * layer queue calls this function through a pointer.
  */
 void qrnic_page_faults_orphaned(QrnicEngine *e);
-/*
- * Returns true if an event or page request is pending, and the EQ or the limit
- * has room for it.
- */
+/* Returns true if an event is pending, and the EQ has room for it. */
 bool qrnic_page_faults_pending(const QrnicEngine *e);
 void qrnic_page_faults_process(QrnicEngine *e);
 /* Resumes or rejects the page faults whose page requests are answered. */
@@ -163,32 +160,32 @@ typedef struct QrnicPageRequests QrnicPageRequests;
 
 void qrnic_page_requests_init(QrnicEngine *e);
 void qrnic_page_requests_cleanup(QrnicEngine *e);
-/* Returns true if the device may send page requests. */
-bool qrnic_page_requests_on(const QrnicEngine *e);
-/*
- * Returns true if qrnic_page_request() can be called. With limit 0 the result
- * is true, because the call then fails and the device reports by an event.
- */
-bool qrnic_page_requests_room(const QrnicEngine *e);
 /**
  * qrnic_page_request:
  * @e: engine
  * @number: number of the page fault
  * @at: the page fault, with a PASID
+ * @absent: bytes from the address of the page fault to the absent page
  *
- * Sends a group of page requests. The response to the group resumes or rejects
- * the page fault.
+ * Sends a group of page requests for the absent page and the next pages. The
+ * response to the group ends the page fault, or has it reported by an event.
  *
- * Returns: true, or false if the IOMMU did not accept the requests
+ * Returns: true, or false if the device may send no request now, or if the
+ * IOMMU did not accept the requests
  */
 bool qrnic_page_request(QrnicEngine *e, uint32_t number,
-                        const QrnicPageFault *at);
+                        const QrnicPageFault *at, uint64_t absent);
 /* Returns true if responses wait to be processed. */
 bool qrnic_page_requests_pending(const QrnicEngine *e);
+typedef enum QrnicPageAnswerKind {
+    QRNIC_PAGE_ANSWER_RESUME,   /* repeat the access */
+    QRNIC_PAGE_ANSWER_REJECT,   /* reject the access */
+    QRNIC_PAGE_ANSWER_EVENT,    /* report the page fault by an event */
+} QrnicPageAnswerKind;
 /* Answer to the page requests of a page fault, which may have ended before */
 typedef struct QrnicPageAnswer {
     uint32_t number, sequence;
-    bool refuse;                /* reject the access; else resume it */
+    QrnicPageAnswerKind kind;
 } QrnicPageAnswer;
 /* Dequeues the next answer. Returns false if no answer is stored. */
 bool qrnic_page_request_answer(QrnicEngine *e, QrnicPageAnswer *answer);
