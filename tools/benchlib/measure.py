@@ -53,7 +53,7 @@ class Bench:
                 if measurement.where == "host":
                     self._memcpy(scope, mtu)
             self._pairs(plan)
-            ways = {"boot": self._boots, "process": self._process, "idle": self._idle, "total": self._total}
+            ways = {"boot": self._boots, "process": self._process, "vf": self._forms, "idle": self._idle, "total": self._total}
             for scope, mtu, measurement in plan:
                 if measurement.where in ways:
                     ways[measurement.where](scope, mtu, measurement)
@@ -122,21 +122,28 @@ class Bench:
                     self.note(scope, mtu, metric, device, value)
 
     def _process(self, scope, mtu, measurement):
-        """Measures a device process with a stock QEMU, and the device inside QEMU, one after the other in each round."""
+        """Measures a device process with a stock QEMU, and the device inside QEMU."""
         if subprocess.run([TOOLS / "fetch-stock-qemu"], stdin=subprocess.DEVNULL, stdout=2, check=False).returncode:
             self.say("there is no stock QEMU (see above), so a device process is not measured")
             return
+        self._forms(scope, mtu, measurement)
+
+    def _forms(self, scope, mtu, measurement):
+        """Measures forms of the adapter in guests of their own, one after the other in each round."""
         _, ours, _, guests = metrics.SCOPES[scope]
+        forms, provided = metrics.FORMS[measurement.name]
+        # A metric of the job can provide several figures; their names begin with its name.
+        names = dict.fromkeys(name.removesuffix("-write").removesuffix("-read") for name in provided.values())
         for _ in range(self.rounds):
-            for device, form in ((metrics.OURS, "process"), ("inside", "inside")):
+            for device, options in forms:
                 values = {}
-                for line in self.guest("--device", form, "--nic", f"qrnic{ours}", "--mtu", "9000", *guests, "--timeout",
+                for line in self.guest(*options, "--nic", f"qrnic{ours}", "--mtu", "9000", *guests, "--timeout",
                                        str(120 + PATIENCE * measurement.seconds), "--env", "ROUNDS=1", "--env", "DEVICES=qrnic",
-                                       "--env", f"METRICS_{mtu}=bandwidth rate write doorbell", *job_files(), JOBS / "job.sh"):
+                                       "--env", f"METRICS_{mtu}={' '.join(names)}", *job_files(), JOBS / "job.sh"):
                     if match := LINE.search(line):
                         values[match[3]] = match[4]
                 for figure in measurement.figures:
-                    self.note(scope, mtu, figure.name, device, values.get(metrics.BY_PROCESS[figure.name], "nan"))
+                    self.note(scope, mtu, figure.name, device, values.get(provided[figure.name], "nan"))
 
     def _memcpy(self, scope, mtu):
         """Measures libc's memcpy in one thread, between two areas that are in no cache."""

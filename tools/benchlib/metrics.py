@@ -75,10 +75,16 @@ def storage(name, title):
         16, GUESTS, ONE_MTU, default=False, memory=2048, explain=f"{title}: random reads by fio")
 
 
-INSIDE = (("inside", "", "inside"),)
-# The figures of a device process, and the metrics of the job that provide them
-BY_PROCESS = {"process-bandwidth": "bandwidth", "process-rate": "rate", "process-latency": "write", "process-write": "doorbell-write",
-              "process-read": "doorbell-read"}
+INSIDE, PF = (("inside", "", "inside"),), (("pf", "", "PF"),)
+# Measurements that compare two forms of the adapter. Each has the options of tools/guest for both forms, and the metrics of
+# the job that provide its figures.
+FORMS = {
+    "process": (((OURS, ("--device", "process")), ("inside", ("--device", "inside"))),
+                {"process-bandwidth": "bandwidth", "process-rate": "rate", "process-latency": "write",
+                 "process-write": "doorbell-write", "process-read": "doorbell-read"}),
+    "vf": (((OURS, ("--device-prop", "vfs=1", "--env", "QRNIC_VF=yes")), ("pf", ("--device-prop", "vfs=1"))),
+           {"vf-bandwidth": "bandwidth", "vf-rate": "rate", "vf-latency": "write"}),
+}
 
 MEASUREMENTS = (
     Measurement("memcpy", (Figure("memcpy", "one thread's memcpy on the host, cold memory", "MiB/s", against=()),), 1,
@@ -114,6 +120,10 @@ MEASUREMENTS = (
                             Figure("process-read", "device process: a read of a register", "us", True, INSIDE)),
                 14, CABLE, ONE_MTU, (OURS, "inside"), where="process",
                 explain="a device process with a stock QEMU, beside the device inside QEMU"),
+    Measurement("vf", (Figure("vf-bandwidth", "virtual function: RDMA write, 64 KiB", "MiB/s", against=PF),
+                       Figure("vf-rate", "virtual function: RDMA write, 8 bytes", "thousand/s", against=PF),
+                       Figure("vf-latency", "virtual function: latency of a write, 8 bytes", "us", True, PF)),
+                13, ("dgram",), ONE_MTU, (OURS, "pf"), where="vf", explain="a virtual function, beside the physical function"),
     single("register", "1 GiB registered and deregistered", "ms", 5, True, scopes=("within",), mtus=ONE_MTU, memory=3072,
            default=False),
     single("queue-pairs", "16,380 queue pairs created, and destroyed", "s", 60, True, scopes=("within",), mtus=ONE_MTU,

@@ -5,7 +5,8 @@ SPDX-License-Identifier: GPL-2.0-or-later
 
 from . import metrics
 
-NAMES = {"qrnic": "qrnic", "soft-roce": "Soft-RoCE", "virtio-net": "virtio-net", "host": "host", "none": "no adapter", "inside": "inside QEMU"}
+NAMES = {"qrnic": "qrnic", "soft-roce": "Soft-RoCE", "virtio-net": "virtio-net", "host": "host", "none": "no adapter", "inside": "inside QEMU",
+         "pf": "PF"}
 ABSENT = "-"
 
 
