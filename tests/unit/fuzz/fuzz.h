@@ -135,6 +135,13 @@ typedef struct FuzzNode {
     /* Changes the page of this request for a translation; 0: never */
     FuzzChange request_change;
     unsigned request_change_in;
+    /* Page requests: limit, group and PASID of the last one, next rejection */
+    uint32_t request_limit, request_pasid;
+    uint16_t request_group;
+    unsigned reject_in;
+    /* Number of requests until a response in the operation, and its kind */
+    unsigned respond_in;
+    QrnicPageResponse response;
     bool races;                 /* WQEs change behind each read */
     SimSrq srq[FUZZ_SRQS];
     uint16_t srq_next[FUZZ_SRQS][1 << FUZZ_LOG_SRQ];

@@ -1,6 +1,6 @@
 /*
- * The processes of the fuzzer: page tables, and invalidations, which also
- * arrive in operations of the environment
+ * The processes of the fuzzer: page tables, page requests, and invalidations,
+ * which also arrive in operations of the environment
  *
  * A translated address contains the time of the translation, its size and its
  * right to write. translated() asserts that an access obeys them, and that no
@@ -237,6 +237,29 @@ static void after_read(SimNode *n, uint64_t addr, size_t len)
 }
 
 /*
+ * Accepts or rejects a page request, and may respond to its group at once.
+ * Asserts that the device does not exceed its limit.
+ */
+static bool page_request(SimNode *n, uint32_t pasid, uint64_t addr, bool write,
+                         uint16_t group, bool last)
+{
+    FuzzNode *f = n->translate_opaque;
+    QrnicEngine *e = n->engine;
+
+    g_assert_cmpuint(group, <, QRNIC_PAGE_GROUPS);
+    g_assert_cmpuint(addr % FUZZ_PAGE, ==, 0);
+    g_assert_cmpuint(qrnic_engine_page_requests_outstanding(e), <=,
+                     f->request_limit);
+    f->request_group = group;
+    f->request_pasid = pasid;
+    operation(f);
+    if (f->respond_in && !--f->respond_in) {
+        qrnic_engine_page_response(e, pasid, group, f->response);
+    }
+    return !f->reject_in || --f->reject_in;
+}
+
+/*
  * Set-up, called by world.c
  */
 
@@ -261,6 +284,8 @@ void fuzz_processes_make(FuzzNode *f)
     f->n->translate_opaque = f;
     f->n->translate = translate;
     f->n->translated = translated;
+    f->n->page_request = page_request;
+    f->request_limit = f->reject_in = f->respond_in = 0;
     f->n->after_read = after_read;
     f->n->after_write = after_write;
     /* A device without an earlier translation, after a reset too. */
@@ -287,6 +312,7 @@ void fuzz_processes_end(FuzzNode *f)
     f->n->after_read = f->n->after_write = NULL;
     f->n->translate = NULL;
     f->n->translated = NULL;
+    f->n->page_request = NULL;
 }
 
 void fuzz_process_page_in(FuzzNode *f, uint32_t pasid, uint64_t address,
@@ -354,10 +380,41 @@ static void op_pages_in(FuzzNode *f, Bytes *b)
     f->process[how & 1].large = how & 4;
 }
 
+/* Sets the limit of page requests, and what happens to the next ones. */
+static void op_page_limit(FuzzNode *f, Bytes *b)
+{
+    static const uint32_t limits[] = { 0, 1, 8, 512 };
+    const uint8_t how = take8(b), when = take8(b);
+
+    f->request_limit = limits[how & 3];
+    f->reject_in = how >> 4 & 7;
+    f->respond_in = when & 7;
+    f->response = when % 3;
+    qrnic_engine_page_requests_limit(f->n->engine, f->request_limit);
+}
+
+/* Responds to the last group or to another one, or forgets all groups. */
+static void op_page_response(FuzzNode *f, Bytes *b)
+{
+    const uint8_t how = take8(b), other = take8(b);
+
+    if (how & 1) {
+        qrnic_engine_page_response(f->n->engine, how & 2 ? PASID + (how >> 7) :
+                                   f->request_pasid, how & 4 ? other :
+                                   f->request_group, (how >> 3) % 3);
+    } else {
+        f->request_limit = 0;
+        qrnic_engine_page_requests_limit(f->n->engine, 0);
+        qrnic_engine_page_requests_reset(f->n->engine);
+    }
+}
+
 const FuzzOp fuzz_process_ops[] = {
     { "pages", op_pages, 5 },
     { "pages-later", op_pages_later, 5 },
     { "pages-request", op_pages_request, 5 },
     { "pages-in", op_pages_in, 4 },
+    { "page-limit", op_page_limit, 4 },
+    { "page-response", op_page_response, 6 },
     { NULL },
 };
