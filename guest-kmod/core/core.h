@@ -313,8 +313,9 @@ struct qrnic_core {
 	struct dentry *debugfs;
 
 	/*
-	 * Protects condition, eqs_closed, may_recover and crash; taken in any
-	 * context, before cmd.lock and the locks of EQs
+	 * Protects condition, eqs_closed, may_recover, recovery_blocked,
+	 * sriov_changed and crash; taken in any context, before cmd.lock and
+	 * the locks of EQs
 	 */
 	spinlock_t fatal_lock;
 	enum qrnic_condition condition;
@@ -325,6 +326,15 @@ struct qrnic_core {
 	 * by others.
 	 */
 	bool may_recover;
+	/*
+	 * True if the last attempt failed because the number of virtual
+	 * functions was being changed
+	 */
+	bool recovery_blocked;
+	/*
+	 * True if such a change has ended since the start of the last attempt
+	 */
+	bool sriov_changed;
 	struct qrnic_crash crash;	/* description of the last failure */
 	/* True if devlink has not been informed of the crash */
 	bool crash_unreported;

@@ -150,14 +150,37 @@ static int qrnic_recovery_attempt(struct qrnic_core *core)
 }
 
 /*
- * Attempts a recovery. After a failure the next attempt follows after
- * recovery_delay.
+ * Schedules the next attempt after a failed one, after recovery_delay. The
+ * change of the number of virtual functions that blocked the attempt may have
+ * ended by now, before the attempt has failed. Then the next attempt follows at
+ * once, because qrnic_recovery_hasten() has found no pending attempt.
  */
+static void qrnic_recovery_retry(struct qrnic_core *core, int err)
+{
+	unsigned long delay = core->recovery_delay;
+
+	spin_lock_irq(&core->fatal_lock);
+	core->recovery_blocked = err == -EBUSY;
+	if (core->recovery_blocked && core->sriov_changed)
+		delay = 0;
+	if (core->may_recover)
+		mod_delayed_work(core->dev.wq, &core->recovery_work, delay);
+	spin_unlock_irq(&core->fatal_lock);
+	core->recovery_delay = min(2 * core->recovery_delay,
+				   QRNIC_RECOVERY_INTERVAL_MAX);
+}
+
+/* Attempts a recovery, and schedules the next attempt after a failure. */
 static void qrnic_recovery_work(struct work_struct *work)
 {
 	struct qrnic_core *core = container_of(to_delayed_work(work),
 					       struct qrnic_core, recovery_work);
 	int err;
+
+	spin_lock_irq(&core->fatal_lock);
+	core->recovery_blocked = false;
+	core->sriov_changed = false;
+	spin_unlock_irq(&core->fatal_lock);
 
 	core->last_recovery = jiffies;
 	err = qrnic_recovery_attempt(core);
@@ -172,14 +195,7 @@ static void qrnic_recovery_work(struct work_struct *work)
 		return;
 	}
 	dev_err(&core->dev.pdev->dev, "recovery failed: %d\n", err);
-
-	spin_lock_irq(&core->fatal_lock);
-	if (core->may_recover)
-		mod_delayed_work(core->dev.wq, &core->recovery_work,
-				 core->recovery_delay);
-	spin_unlock_irq(&core->fatal_lock);
-	core->recovery_delay = min(2 * core->recovery_delay,
-				   QRNIC_RECOVERY_INTERVAL_MAX);
+	qrnic_recovery_retry(core, err);
 }
 
 /*
@@ -196,14 +212,18 @@ void qrnic_recovery_enable(struct qrnic_core *core)
 }
 
 /*
- * Makes the next attempt at once if a recovery is pending. Called when the
- * number of virtual functions has changed, because until then recoveries fail
- * with -EBUSY. An attempt after a PCI error still waits for the PCI core.
+ * Makes the next attempt at once if the last one failed with -EBUSY. Called
+ * when a change of the number of virtual functions has ended, because until
+ * then recoveries fail with -EBUSY. If a recovery runs now, it finds
+ * sriov_changed. An attempt after a PCI error still waits for the PCI core, and
+ * an attempt after another error for its time.
  */
 void qrnic_recovery_hasten(struct qrnic_core *core)
 {
 	spin_lock_irq(&core->fatal_lock);
-	if (core->may_recover && core->condition != QRNIC_PCI_ERROR &&
+	core->sriov_changed = true;
+	if (core->recovery_blocked && core->may_recover &&
+	    core->condition != QRNIC_PCI_ERROR &&
 	    delayed_work_pending(&core->recovery_work))
 		mod_delayed_work(core->dev.wq, &core->recovery_work, 0);
 	spin_unlock_irq(&core->fatal_lock);
