@@ -71,7 +71,13 @@ static int qrnic_recover_locked(struct qrnic_core *core)
 	if (READ_ONCE(core->condition) > QRNIC_FATAL ||
 	    core->recovery_delay > QRNIC_RECOVERY_INTERVAL) {
 		err = qrnic_config_restore(core);
-		if (err)
+		/*
+		 * In the condition QRNIC_FATAL the restore is a precaution,
+		 * because earlier attempts have failed. The recovery must not
+		 * wait for a change of the number of virtual functions then.
+		 */
+		if (err && (err != -EBUSY ||
+			    READ_ONCE(core->condition) > QRNIC_FATAL))
 			return err;
 	}
 	return qrnic_resume_locked(core);
