@@ -402,37 +402,46 @@ static void qrnic_reset_done(struct pci_dev *pdev)
 }
 
 /*
+ * Returns true if a reset has cleared the configuration space since it was last
+ * restored. MSI-X Enable is set from probe to remove, a reset clears it, and
+ * only a restore sets it again. The kernel sets other bits in other places, for
+ * example COMMAND.MEMORY when it enables virtual functions.
+ */
+static bool qrnic_was_reset(struct pci_dev *pdev)
+{
+	u16 flags;
+
+	pci_read_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, &flags);
+	return !(flags & PCI_MSIX_FLAGS_ENABLE);
+}
+
+/*
  * Enables num virtual functions. Returns num or a negative errno; -EAGAIN if
  * the physical function has not recovered from a reset, or is reset during the
  * call.
  */
 static int qrnic_sriov_enable(struct pci_dev *pdev, int num)
 {
-	int position = pci_find_ext_capability(pdev, PCI_EXT_CAP_ID_SRIOV);
-	u16 command, control;
 	int result;
 
 	/*
 	 * The reset has cleared the BARs of virtual functions, and the recovery
 	 * does not restore the BARs if virtual functions are enabled already.
 	 */
-	pci_read_config_word(pdev, PCI_COMMAND, &command);
-	if (!(command & PCI_COMMAND_MEMORY))
+	if (qrnic_was_reset(pdev))
 		return -EAGAIN;
 	result = pci_sriov_configure_simple(pdev, num);
-	if (result < 0)
+	if (!qrnic_was_reset(pdev))
 		return result;
 	/*
-	 * A reset has disabled the virtual functions while the PCI core added
-	 * them. The PCI core has found no capabilities of the functions that it
-	 * added after the reset, and does not search again. So all are removed.
+	 * A reset before VF Enable has cleared the BARs of the virtual
+	 * functions. A later reset has disabled the virtual functions while the
+	 * PCI core added them. Then the PCI core has found no function and
+	 * returned an error, or functions without capabilities, for which it
+	 * does not search again. So all are removed.
 	 */
-	pci_read_config_word(pdev, position + PCI_SRIOV_CTRL, &control);
-	if (!(control & PCI_SRIOV_CTRL_VFE)) {
-		pci_disable_sriov(pdev);
-		return -EAGAIN;
-	}
-	return result;
+	pci_disable_sriov(pdev);
+	return -EAGAIN;
 }
 
 /*
