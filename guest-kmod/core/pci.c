@@ -279,8 +279,10 @@ err_core:
 	 * A virtual function is absent from a reset of its physical function
 	 * until the recovery. The probe is deferred, because the recovery adds
 	 * an auxiliary device, and the kernel then repeats deferred probes.
+	 * The condition shows a reset whose recovery has ended by now.
 	 */
-	if (pdev->is_virtfn && qrnic_config_absent(core))
+	if (pdev->is_virtfn && (qrnic_config_absent(core) ||
+				READ_ONCE(core->condition) > QRNIC_FATAL))
 		err = -EPROBE_DEFER;
 	qrnic_core_free(core);
 	return err;
