@@ -372,10 +372,17 @@ static pci_ers_result_t qrnic_error_detected(struct pci_dev *pdev,
 static pci_ers_result_t qrnic_slot_reset(struct pci_dev *pdev)
 {
 	struct qrnic_core *core = pci_get_drvdata(pdev);
+	int err;
 
 	qrnic_recovery_disable(core);
-	return qrnic_config_restore(core) ? PCI_ERS_RESULT_DISCONNECT :
-					    PCI_ERS_RESULT_RECOVERED;
+	/*
+	 * A recovery that a user has requested may still run, and the restore
+	 * would fail while that recovery holds sriov_lock.
+	 */
+	mutex_lock(&core->lock);
+	err = qrnic_config_restore(core);
+	mutex_unlock(&core->lock);
+	return err ? PCI_ERS_RESULT_DISCONNECT : PCI_ERS_RESULT_RECOVERED;
 }
 
 /* Starts the adapter after PCI error recovery. */
