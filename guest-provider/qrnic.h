@@ -263,7 +263,7 @@ static inline void qrnic_store_record(__le32 *member, uint32_t value)
  * prefix. QEMU emulates it without a barrier if the guest has one processor,
  * although the device is another thread. MFENCE is a barrier in any guest.
  */
-static inline void qrnic_order_store_load(void)
+static inline void qrnic_full_barrier(void)
 {
 #ifdef __x86_64__
 	__asm__ __volatile__("mfence" ::: "memory");
@@ -271,11 +271,6 @@ static inline void qrnic_order_store_load(void)
 	__sync_synchronize();
 #endif
 }
-
-/* The order test replaces the macro. */
-#ifndef qrnic_full_barrier
-#define qrnic_full_barrier() qrnic_order_store_load()
-#endif
 
 /**
  * qrnic_doorbell_needed() - check if an SQ with an event index needs a doorbell

@@ -28,13 +28,23 @@ static void mmio(const void *address, uint64_t value);
 #define mmio_flush_writes() barrier(WC_FLUSH)
 #define mmio_write64_le(address, value) mmio(address, le64toh(value))
 #define mmio_write64(address, value) mmio(address, value)
-#define qrnic_full_barrier() barrier(FULL)
 
 /* Counts locks */
 static int counted_lock(pthread_spinlock_t *lock);
 #define pthread_spin_lock(lock) counted_lock(lock)
 
 #include <ccan/array_size.h>
+
+#include "../qrnic.h"
+
+/* Executes the barrier of the library; test_full_barrier() reads its code. */
+static void __attribute__((noinline, noipa)) full_barrier(void)
+{
+	qrnic_full_barrier();
+}
+
+/* Replacement for the barrier in the files below */
+#define qrnic_full_barrier() barrier(FULL)
 
 #include "../wqe.c"
 #include "../post.c"
@@ -960,12 +970,6 @@ static void test_two_srqs(void)
 	CHECK(srq_locks == 1 && taken_back == 4 && srqs_free());
 }
 
-/* Executes the barrier of the library that barrier(FULL) replaces. */
-static void __attribute__((noinline, noipa)) order_store_load(void)
-{
-	qrnic_order_store_load();
-}
-
 /*
  * QEMU emulates MFENCE as a barrier in any guest, but an instruction with a
  * LOCK prefix only in guests with several processors.
@@ -975,9 +979,9 @@ static void test_full_barrier(void)
 #ifdef __x86_64__
 	static const uint8_t mfence[] = { 0x0f, 0xae, 0xf0 };
 
-	CHECK(memmem((void *)order_store_load, 16, mfence, sizeof(mfence)));
+	CHECK(memmem((void *)full_barrier, 16, mfence, sizeof(mfence)));
 #endif
-	order_store_load();
+	full_barrier();
 }
 
 static void run(const char *name, void (*test)(void))
