@@ -76,9 +76,29 @@ wait_until 20 recovered && wait_until 10 nic_has_gid "$NIC0"
 result $? "the physical function recovers from a failure meanwhile"
 kill -0 $disabling
 result $? "Linux still waits then"
+
+# A reset clears the configuration space of the physical function, and no recovery can restore it before the number of
+# virtual functions has changed. Then the recovery follows at once. After two failures the next attempt would be 10
+# seconds away.
+# shellcheck disable=SC2317  # called through wait_until
+log_has() { [ "$(dmesg | grep -c "qrnic $address: $2")" -ge "$1" ]; }
+# hastened: the last recovery came less than 10 seconds after the last failed one, by the clock of the kernel log
+hastened() {
+    dmesg | awk -F '[][ ]+' -v name="qrnic $address: " 'index($0, name "recovery failed: -16") { failed = $2 }
+        index($0, name "recovered") { recovered = $2 }
+        END { print "# failed at " failed " s, recovered at " recovered " s"; exit !(recovered > failed && recovered < failed + 10) }'
+}
+setpci -s "$address" CAP_EXP+8.w=8000:8000
+ethtool -S "$NIC0" >/dev/null 2>&1
+wait_until 30 log_has 2 "recovery failed: -16" && kill -0 $disabling
+result $? "recoveries from a reset of the physical function fail meanwhile"
 kill -KILL "$holder"
 wait "$holder"
+wait_until 30 log_has 2 recovered && hastened
+result $? "the physical function recovers as soon as the process has ended"
 wait $disabling && [ "$(<"$pf/sriov_numvfs")" = 0 ]
-result $? "all are disabled after the process has ended"
+result $? "all are disabled"
+wait_until 10 nic_has_gid "$NIC0"
+result $? "the physical function has its GID"
 kernel_clean "the kernel log is clean"
 finish
