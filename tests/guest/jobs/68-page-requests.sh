@@ -43,5 +43,6 @@ killed() {
 export -f killed
 export gid RDMA0
 try "processes that are killed during traffic" killed
+try "each later response belongs to a page request" "[ $(counter page_responses_unexpected) = 0 ]"
 kernel_clean "the kernel log is clean"
 finish
