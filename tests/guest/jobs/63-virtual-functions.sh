@@ -186,21 +186,24 @@ try "a virtual function is absent until its physical function recovers from a re
     "echo $vf2 >/sys/bus/pci/drivers_probe; [ \$(setpci -s $vf2 0.w) = ffff ] && [ ! -e $pci/virtfn2/driver ]"
 ethtool -S "$NIC0" >/dev/null 2>&1
 # shellcheck disable=SC2317  # called through wait_until
-recovery_requested() { dmesg | grep -q 'recovery is left to'; }
-wait_until 10 recovery_requested
-try "the administrator requests the recovery" "devlink health recover pci/$pf reporter fw_fatal &&
-    devlink health set pci/$pf reporter fw_fatal auto_recover true"
+recoveries_requested() { [ "$(dmesg | grep -c 'recovery is left to')" = "$1" ]; }
+recover="devlink health recover pci/$pf reporter fw_fatal && devlink health set pci/$pf reporter fw_fatal auto_recover true"
+wait_until 10 recoveries_requested 1
+try "the administrator requests the recovery" "$recover"
 wait_until 10 bound 2
 result $? "the driver is bound to the virtual function then"
 enable 0
 [ "$(<"$pci/sriov_numvfs")" = 0 ]
 result $? "all are disabled"
 # A reset has cleared the BARs of virtual functions, and the recovery would not restore them if functions were enabled.
+# The recovery waits for the administrator, because it could end before the attempt to enable functions.
+devlink health set "pci/$pf" reporter fw_fatal auto_recover false
 flr "$pf"
 try "no virtual function can be enabled after a reset" "! LC_ALL=C bash -c 'echo 3 >$pci/sriov_numvfs' 2>enable.log && grep 'temporarily unavailable' enable.log"
-# shellcheck disable=SC2317  # called through wait_until
-enabled() { echo 3 >"$pci/sriov_numvfs"; }
-wait_until 20 enabled && wait_until 20 vfs_ready 3
+ethtool -S "$NIC0" >/dev/null 2>&1
+wait_until 10 recoveries_requested 2
+try "the administrator requests this recovery" "$recover"
+enable 3
 result $? "3 virtual functions are enabled after the recovery, and work"
 echo 0 >"$pci/sriov_numvfs"
 try "none is left" "[ ! -e $pci/virtfn0 ] && [ \$(ls /sys/class/infiniband | wc -l) = 1 ]"
