@@ -224,6 +224,12 @@ traffic() {
 }
 # shellcheck disable=SC2317  # called through wait_until
 load_ended() { ! kill -0 "${load[@]}"; }
+all_live() {
+    local process
+    for process in "${load[@]}"; do
+        kill -0 "$process" || return 1
+    done
+}
 end_load() {
     kill -KILL "${load[@]}" 2>/dev/null
     wait_until 20 load_ended || return 1
@@ -245,7 +251,7 @@ for ((round = 1; round <= rounds && status == 0; round++)); do
     [ $round != 1 ] || available=$(memory)
     echo "# round $round: $SECONDS s, $(memory) KiB available"
 done
-kill -0 "${load[@]}" || status=3
+all_live || status=3
 result $status "virtual functions are created and removed, and the traffic continues"
 [ $(($(memory) + 65536)) -gt "$available" ]
 result $? "no memory is lost"
