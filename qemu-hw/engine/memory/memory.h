@@ -321,7 +321,7 @@ qrnic_memory_check(QrnicEngine *e, uint32_t key, uint32_t pd, uint64_t addr,
 typedef struct QrnicFault {
     QrnicPageFault at;
     uint64_t room;              /* bytes from there to the end of the piece */
-    uint64_t absent;            /* process: bytes from there to the absent one */
+    uint64_t absent;            /* process: offset of the absent page */
 } QrnicFault;
 
 /**
