@@ -55,8 +55,8 @@ typedef struct QrnicConfig {
     /* CAP_SHARED_VIRTUAL: entries of the address translation cache */
     uint32_t translation_cache;
     /*
-     * Secret random numbers. Its hash function multiplies page and PASID by
-     * the numbers, made odd, so that a guest cannot make long hash chains.
+     * Secret random numbers. The hash function of the cache multiplies page
+     * and PASID by these numbers, made odd. So a guest cannot make long chains.
      */
     uint64_t translation_key[2];
     QrnicIcrcCover icrc;
