@@ -137,7 +137,6 @@ struct QrnicDevice {
     AddressSpace *translated_as;    /* translated addresses */
     bool translation_on;        /* the guest has enabled the capabilities */
     uint32_t page_requests;     /* property; 0: no capability PRI */
-    uint32_t page_limit;        /* current limit of the engine */
     bool page_failed;           /* a response reported a failure */
     struct QrnicLink *link;     /* link retransmission, or NULL */
     QEMUTimer *link_timer;

@@ -90,23 +90,32 @@ static void invalidated(IOMMUNotifier *n, IOMMUTLBEntry *entry)
                             entry->iova + entry->addr_mask);
 }
 
+static bool enabled(QrnicDevice *d)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    return d->pasids && pcie_pasid_enabled(pci) && pcie_ats_enabled(pci);
+}
+
+/* Returns how many page requests may be outstanding. */
+static uint32_t pri_limit(QrnicDevice *d)
+{
+    PCIDevice *pci = PCI_DEVICE(d);
+
+    return !enabled(d) || !pcie_pri_enabled(pci) || d->page_failed ? 0 :
+           MIN(pcie_pri_get_req_alloc(pci), d->page_requests);
+}
+
 /* Updates the bit Stopped, which the guest polls. */
 static void pri_stopped_set(QrnicDevice *d)
 {
     uint8_t *status = PCI_DEVICE(d)->config + QRNIC_PCI_PRI_OFFSET +
                       PCI_PRI_STATUS;
-    bool stopped = !d->page_limit &&
+    bool stopped = !pri_limit(d) &&
                    !qrnic_engine_page_requests_outstanding(d->engine);
 
     pci_set_word(status, (pci_get_word(status) & ~PCI_PRI_STATUS_STOPPED) |
                          (stopped ? PCI_PRI_STATUS_STOPPED : 0));
-}
-
-static void pri_limit_set(QrnicDevice *d, uint32_t limit)
-{
-    d->page_limit = limit;
-    qrnic_engine_page_requests_limit(d->engine, limit);
-    pri_stopped_set(d);
 }
 
 static void responded(IOMMUPRINotifier *n, IOMMUPRIResponse *response)
@@ -131,7 +140,7 @@ static void responded(IOMMUPRINotifier *n, IOMMUPRIResponse *response)
                                             PCI_PRI_STATUS_UPRGI);
     }
     d->page_failed |= failed;
-    pri_limit_set(d, failed ? 0 : d->page_limit);
+    pri_stopped_set(d);
 }
 
 /* Returns true if invalidations of the PASID are reported to the device. */
@@ -199,13 +208,6 @@ static void pasids_forget(QrnicDevice *d)
     pci_set_word(control, before);
 }
 
-static bool enabled(QrnicDevice *d)
-{
-    PCIDevice *pci = PCI_DEVICE(d);
-
-    return d->pasids && pcie_pasid_enabled(pci) && pcie_ats_enabled(pci);
-}
-
 QrnicTranslate qrnic_translate(QrnicDevice *d, uint32_t pasid, uint64_t addr,
                                bool write, QrnicTranslated *result)
 {
@@ -259,8 +261,8 @@ static void pri_configured(QrnicDevice *d)
     }
     /* Reset reads as 0. */
     pci_set_word(cap + PCI_PRI_CTRL, control & ~PCI_PRI_CTRL_RESET);
-    pri_limit_set(d, !enabled(d) || !pcie_pri_enabled(pci) || d->page_failed ?
-                     0 : MIN(pcie_pri_get_req_alloc(pci), d->page_requests));
+    qrnic_engine_page_requests_limit(d->engine, pri_limit(d));
+    pri_stopped_set(d);
 }
 
 void qrnic_translation_status(QrnicDevice *d)

@@ -55,10 +55,7 @@ bool qrnic_page_requests_pending(const QrnicEngine *e)
     return e->qps->requests->answered;
 }
 
-/*
- * Returns the number of a free group. One is free, because the caller has
- * called qrnic_page_requests_room().
- */
+/* Returns the number of a free group. The caller knows that one is free. */
 static unsigned group_find(QrnicPageRequests *r)
 {
     unsigned number;

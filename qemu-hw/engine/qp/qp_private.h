@@ -149,7 +149,7 @@ void qrnic_page_faults_orphaned(QrnicEngine *e);
 /* Returns true if an event is pending, and the EQ has room for it. */
 bool qrnic_page_faults_pending(const QrnicEngine *e);
 void qrnic_page_faults_process(QrnicEngine *e);
-/* Resumes or rejects the page faults whose page requests are answered. */
+/* Processes the answers to page requests. */
 void qrnic_page_answers_process(QrnicEngine *e);
 /* Ends the waits of the queue pair for pages, without an answer of software. */
 void qrnic_page_faults_drop(QrnicEngine *e, QrnicQp *qp);
