@@ -131,15 +131,13 @@ class Bench:
     def _forms(self, scope, mtu, measurement):
         """Measures forms of the adapter in guests of their own, one after the other in each round."""
         _, ours, _, guests = metrics.SCOPES[scope]
-        forms, provided = metrics.FORMS[measurement.name]
-        # A metric of the job can provide several figures; their names begin with its name.
-        names = dict.fromkeys(name.removesuffix("-write").removesuffix("-read") for name in provided.values())
+        forms, names, provided = metrics.FORMS[measurement.name]
         for _ in range(self.rounds):
             for device, options in forms:
                 values = {}
                 for line in self.guest(*options, "--nic", f"qrnic{ours}", "--mtu", "9000", *guests, "--timeout",
                                        str(120 + PATIENCE * measurement.seconds), "--env", "ROUNDS=1", "--env", "DEVICES=qrnic",
-                                       "--env", f"METRICS_{mtu}={' '.join(names)}", *job_files(), JOBS / "job.sh"):
+                                       "--env", f"METRICS_{mtu}={names}", *job_files(), JOBS / "job.sh"):
                     if match := LINE.search(line):
                         values[match[3]] = match[4]
                 for figure in measurement.figures:

@@ -77,13 +77,13 @@ def storage(name, title):
 
 INSIDE, PF = (("inside", "", "inside"),), (("pf", "", "PF"),)
 # Measurements that compare two forms of the adapter. Each has the options of tools/guest for both forms, and the metrics of
-# the job that provide its figures.
+# the job. Each figure has the name under which the job prints it.
 FORMS = {
-    "process": (((OURS, ("--device", "process")), ("inside", ("--device", "inside"))),
+    "process": (((OURS, ("--device", "process")), ("inside", ("--device", "inside"))), "bandwidth rate write doorbell",
                 {"process-bandwidth": "bandwidth", "process-rate": "rate", "process-latency": "write",
                  "process-write": "doorbell-write", "process-read": "doorbell-read"}),
     "vf": (((OURS, ("--device-prop", "vfs=1", "--env", "QRNIC_VF=yes")), ("pf", ("--device-prop", "vfs=1"))),
-           {"vf-bandwidth": "bandwidth", "vf-rate": "rate", "vf-latency": "write"}),
+           "bandwidth rate write", {"vf-bandwidth": "bandwidth", "vf-rate": "rate", "vf-latency": "write"}),
 }
 
 MEASUREMENTS = (
