@@ -57,6 +57,25 @@ nic_fail() {
         { ethtool -S "$1" >/dev/null 2>&1 || true; }
 }
 
+# flr FUNCTION: resets a PCI function in a way that its driver does not know
+flr() { setpci -s "$1" CAP_EXP+8.w=8000:8000; }
+
+# kill_after WORD SECONDS PROGRAM...: starts the program, and kills it SECONDS after its output has the word. Fails if the
+# program has ended before.
+kill_after() {
+    local word=$1 seconds=$2 process status=0
+    shift 2
+    "$@" >kill.log &
+    process=$!
+    wait_until 20 grep -q "$word" kill.log || status=1
+    sleep "$seconds"
+    kill -KILL "$process"
+    wait "$process" 2>/dev/null
+    [ $? = 137 ] || status=2
+    return $status
+}
+export -f kill_after
+
 # show FILE [LINES]: prints its end and its first lines. The first lines are those of stderr if stdout was kept until
 # the program ended. The program awk ends an incomplete last line, which a program leaves if it dies.
 show() {

@@ -22,21 +22,9 @@ try "buffers were used up, and each received many messages" \
 queue_pairs() { rdma resource show qp link "$RDMA0" | grep -c 'pid'; }
 # shellcheck disable=SC2317
 none_left() { [ "$(queue_pairs)" = 0 ] && ! rdma resource show srq link "$RDMA0" | grep -q pid; }
-killed() {
-    local process status=0
-    qrnic-streaming-test "$RDMA0" "$gid4" loop >loop.log &
-    process=$!
-    wait_until 20 grep -q '# loop' loop.log || status=1
-    sleep 1
-    kill -KILL "$process" || status=2
-    wait "$process" 2>/dev/null
-    wait_until 20 none_left || status=3
-    return "$status"
-}
-export -f queue_pairs none_left killed
-export gid4
+export -f queue_pairs none_left
 for round in 1 2 3; do
-    try "killed while it runs, no object is left, $round" killed
+    try "killed while it runs, no object is left, $round" "kill_after '# loop' 1 qrnic-streaming-test $RDMA0 $gid4 loop && wait_until 20 none_left"
 done
 try "the provider's test afterwards" "$(provider "" "$gid4")"
 # The example with as many buffers as messages, and with far fewer

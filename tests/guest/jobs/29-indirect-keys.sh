@@ -10,22 +10,12 @@ provider() { echo "set -o pipefail; qrnic-indirect-test $RDMA0 $1 | tee test.log
 try "the provider's test, IPv4" "$(provider "$(gid_index "$RDMA0" 4)")"
 try "the provider's test, IPv6" "$(provider "$(gid_index "$RDMA0" 6)")"
 
-# shellcheck disable=SC2317  # called through try
-killed() {
-    local process
-    for _ in 1 2 3; do
-        qrnic-indirect-test "$RDMA0" "$(gid_index "$RDMA0" 4)" hold >hold.log &
-        process=$!
-        wait_until 20 grep -q holding hold.log || return
-        kill -9 "$process"
-        wait "$process"
-        wait_until 20 nothing_left || { rdma resource show; return 1; }
-    done
-}
-# shellcheck disable=SC2317
+# shellcheck disable=SC2317  # called through wait_until
 nothing_left() { ! rdma resource show qp | grep -q qrnic-indirect && ! rdma resource show pd | grep -q qrnic-indirect; }
-export -f killed nothing_left
-try "a process is killed while it runs, and all is freed" killed
+export -f nothing_left
+try "a process is killed while it runs, and all is freed" "for i in 1 2 3; do
+    kill_after holding 0 qrnic-indirect-test $RDMA0 $(gid_index "$RDMA0" 4) hold || exit
+    wait_until 20 nothing_left || { rdma resource show; exit 1; }; done"
 try "the provider's test afterwards" "$(provider "$(gid_index "$RDMA0" 4)")"
 kernel_clean "the kernel log is clean"
 finish

@@ -13,8 +13,6 @@ export QRNIC_ACK_TIMEOUT=$ACK_TIMEOUT
 pci=$(readlink -f "/sys/class/net/$NIC0/device")
 pf=${pci##*/}
 
-# flr FUNCTION: resets a function in a way that its driver does not know
-flr() { setpci -s "$1" CAP_EXP+8.w=8000:8000; }
 vf_netdev() { basename "$pci/virtfn$1"/net/*; }
 # vf_netdev_of I: the netdev of virtual function I in its namespace
 vf_netdev_of() { ip -n "vf$1" -o link show | sed -n '/link\/ether/s/^[0-9]*: \([^:@]*\).*/\1/p'; }

@@ -18,23 +18,9 @@ try "the provider's test" "set -o pipefail; qrnic-process-test $RDMA0 $gid | tee
 try "the device requested and invalidated translations" \
     "[ $(counter atc_misses) -gt $before ] && [ $(counter atc_invalidations_pages) -gt 0 ]"
 
-# Kills a process during its traffic. The kernel then destroys its keys and doorbell pages, and releases the PASID.
-# shellcheck disable=SC2317  # called through try
-killed() {
-    local i process
-    for ((i = 0; i < 5; i++)); do
-        qrnic-process-test "$RDMA0" "$gid" hold >hold.log &
-        process=$!
-        wait_until 20 grep -q ready hold.log || return 1
-        sleep 0.$((i * 2))
-        kill -KILL "$process"
-        wait "$process"
-        [ $? = 137 ] || return 2
-    done
-}
-export -f killed
-export gid RDMA0
-try "processes that are killed during traffic" killed
+# The kernel destroys the keys and doorbell pages of a killed process, and releases the PASID.
+try "processes that are killed during traffic" \
+    "for i in 0 2 4 6 8; do kill_after ready 0.\$i qrnic-process-test $RDMA0 $gid hold || exit; done"
 try "the provider's test again" "set -o pipefail; qrnic-process-test $RDMA0 $gid | tee test.log && ! grep -E '^not ok|SKIP' test.log"
 # Contexts end when the driver is removed while a process has traffic.
 qrnic-process-test "$RDMA0" "$gid" hold >hold.log &

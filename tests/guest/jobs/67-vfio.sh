@@ -34,11 +34,14 @@ alone "RC between the virtual function and ibv_rc_pingpong on the physical one" 
     "ibv_rc_pingpong -d $RDMA0 -g $(gid_index "$RDMA0" 4) -n 2" "$vfio $vf pingpong 127.0.0.1 $mac $gid $(cat "/sys/class/net/$NIC0/address")"
 
 # Each process has one function. The error of the first one must not disturb the second one.
-$vfio "$other" hold >hold.log 2>&1 &
-holder=$!
 # shellcheck disable=SC2317  # called through wait_until
 holds() { grep -q started hold.log || ! kill -0 "$holder"; }
-wait_until 30 holds && grep -q started hold.log
+hold() {
+    $vfio "$other" hold >hold.log 2>&1 &
+    holder=$!
+    wait_until 30 holds && grep -q started hold.log
+}
+hold
 result $? "a second process drives the other virtual function"
 try "DMA outside of the memory of the process fails, and a reset repairs the function" "$vfio $vf stray"
 try "the IOMMU has reported the access" "dmesg | grep 'DMAR.*fault' || dmesg | grep 'DMAR: \[DMA'"
@@ -57,9 +60,7 @@ try "the next process uses the function of a killed one" "$vfio $other scenario"
 # Linux removes the virtual functions in their order, and waits for the program that holds the second one. The physical
 # function and its recovery must not wait.
 address=$(basename "$pf")
-$vfio "$other" hold >hold.log 2>&1 &
-holder=$!
-wait_until 30 holds && grep -q started hold.log
+hold
 result $? "a process holds the second virtual function"
 echo 0 >"$pf/sriov_numvfs" &
 disabling=$!
@@ -71,24 +72,23 @@ bounded 10 devlink dev info "pci/$address" >info.log && grep -q 'driver qrnic' i
 result $? "devlink reports the physical function meanwhile"
 nic_fail "$NIC0"
 # shellcheck disable=SC2317  # called through wait_until
-recovered() { dmesg | grep -q "qrnic $address: recovered"; }
-wait_until 20 recovered && wait_until 10 nic_has_gid "$NIC0"
+log_has() { [ "$(dmesg | grep -c "qrnic $address: $2")" -ge "$1" ]; }
+wait_until 20 log_has 1 recovered && wait_until 10 nic_has_gid "$NIC0"
 result $? "the physical function recovers from a failure meanwhile"
 kill -0 $disabling
 result $? "Linux still waits then"
 
-# A reset clears the configuration space of the physical function, and no recovery can restore it before the number of
-# virtual functions has changed. Then the recovery follows at once. After two failures the next attempt would be 10
-# seconds away.
-# shellcheck disable=SC2317  # called through wait_until
-log_has() { [ "$(dmesg | grep -c "qrnic $address: $2")" -ge "$1" ]; }
 # hastened: the last recovery came less than 10 seconds after the last failed one, by the clock of the kernel log
 hastened() {
     dmesg | awk -F '[][ ]+' -v name="qrnic $address: " 'index($0, name "recovery failed: -16") { failed = $2 }
         index($0, name "recovered") { recovered = $2 }
         END { print "# failed at " failed " s, recovered at " recovered " s"; exit !(recovered > failed && recovered < failed + 10) }'
 }
-setpci -s "$address" CAP_EXP+8.w=8000:8000
+
+# A reset clears the configuration space of the physical function, and no recovery can restore it before the number of
+# virtual functions has changed. Then the recovery follows at once. After two failures the next attempt would be 10
+# seconds away.
+flr "$address"
 ethtool -S "$NIC0" >/dev/null 2>&1
 wait_until 30 log_has 2 "recovery failed: -16" && kill -0 $disabling
 result $? "recoveries from a reset of the physical function fail meanwhile"

@@ -27,22 +27,8 @@ try "the IOMMU answered page requests" \
 try "no request was rejected, and no response failed or was unexpected" \
     "[ $(counter page_requests_rejected) = 0 ] && [ $(counter page_responses_failure) = 0 ] && [ $(counter page_responses_unexpected) = 0 ]"
 
-# Kills a process during its traffic, while page requests are outstanding.
-# shellcheck disable=SC2317  # called through try
-killed() {
-    local i process
-    for ((i = 0; i < 5; i++)); do
-        qrnic-process-test "$RDMA0" "$gid" hold >hold.log &
-        process=$!
-        wait_until 20 grep -q ready hold.log || return 1
-        kill -KILL "$process"
-        wait "$process"
-        [ $? = 137 ] || return 2
-    done
-}
-export -f killed
-export gid RDMA0
-try "processes that are killed during traffic" killed
+try "processes that are killed during traffic, while page requests are outstanding" \
+    "for i in 1 2 3 4 5; do kill_after ready 0 qrnic-process-test $RDMA0 $gid hold || exit; done"
 try "each later response belongs to a page request" "[ $(counter page_responses_unexpected) = 0 ]"
 kernel_clean "the kernel log is clean"
 finish
